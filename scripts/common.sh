@@ -1,0 +1,266 @@
+# shellcheck shell=bash
+#
+# Sourced by the scripts beside it: where things are, how they talk, how they
+# wait, and a git that no configuration of the user's can disturb.
+#
+# A script that has to tidy up defines a function `cleanup`; it is called on
+# every way out, Ctrl-C included.
+
+set -euo pipefail
+export LC_ALL=C
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/unbound-workqueue
+# shellcheck disable=SC2034  # used by the scripts
+readonly ROOT CACHE
+
+# say MESSAGE: one line of progress, with the seconds since the script started.
+say() {
+	printf '[%4ds] %s\n' "$SECONDS" "$*" >&2
+}
+
+# die MESSAGE: one line saying what is wrong and what would be right.
+die() {
+	printf '%s: error: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# usage: prints the comment at the head of the script.
+usage() {
+	sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+}
+
+TIMED_PID=
+_on_exit() {
+	local status=$?
+
+	trap '' INT TERM HUP
+	if [[ -n $TIMED_PID ]]; then
+		kill "$TIMED_PID" 2>/dev/null || :
+		wait "$TIMED_PID" 2>/dev/null || :
+	fi
+	if declare -F cleanup >/dev/null; then
+		cleanup || :
+	fi
+	exit "$status"
+}
+trap _on_exit EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# timed LABEL SECONDS COMMAND...: runs a command with a time limit, and says
+# every ten seconds that it is still at it. The command's status is returned,
+# 124 when the time ran out.
+timed() {
+	local label=$1 limit=$2 begin=$SECONDS shown=$SECONDS status=0
+	shift 2
+
+	say "$label"
+	timeout -k 10 "$limit" "$@" &
+	TIMED_PID=$!
+	while kill -0 "$TIMED_PID" 2>/dev/null; do
+		sleep 0.05
+		if ((SECONDS - shown >= 10)); then
+			shown=$SECONDS
+			say "$label ... $((SECONDS - begin)) s"
+		fi
+	done
+	wait "$TIMED_PID" || status=$?
+	TIMED_PID=
+	if ((status == 124)); then
+		say "$label: stopped after the limit of $limit s"
+	fi
+	return "$status"
+}
+
+# lock NAME: holds the cache's lock NAME until the script ends.
+lock() {
+	local fd
+
+	mkdir -p "$CACHE"
+	exec {fd}>"$CACHE/$1.lock"
+	if ! flock -n "$fd"; then
+		say "waiting for another run that holds $CACHE/$1.lock"
+		flock -w 1800 "$fd" ||
+			die "$CACHE/$1.lock is still held after 1800 s: end the other run, then try again"
+	fi
+}
+
+# list_bases: the bases there are, oldest first.
+list_bases() {
+	find "$ROOT/bases" -maxdepth 1 -type f -printf '%f\n' | sort -V
+}
+
+# default_base: the oldest one, the long-term kernel that the work is for.
+default_base() {
+	list_bases | sed -n 1p
+}
+
+# load_base BASE: sets PACKAGE, SERIES and MINIMUM.
+load_base() {
+	local known
+
+	if [[ $1 != */* && -f $ROOT/bases/$1 ]]; then
+		# shellcheck disable=SC1090
+		. "$ROOT/bases/$1"
+		return
+	fi
+	known=$(list_bases | paste -sd ' ')
+	die "unknown base '$1': the bases are: $known"
+}
+
+# git_env: from here on git reads no configuration but a repository's own, the
+# settings below win over that one, and every commit has the same committer
+# and date, so that commit ids can be reproduced and no identity is needed.
+git_env() {
+	local setting dirs='' n=0
+	local settings=(
+		am.keepcr=false am.threeWay=false
+		apply.ignoreWhitespace=no apply.whitespace=nowarn
+		color.ui=false commit.gpgSign=false
+		core.attributesFile=/dev/null core.autocrlf=false
+		core.bigFileThreshold=512m core.commentChar='#'
+		core.eol=lf core.excludesFile=/dev/null
+		core.fsmonitor=false core.hooksPath=/dev/null
+		core.quotePath=true core.safecrlf=false
+		diff.algorithm=histogram diff.context=3 diff.indentHeuristic=true
+		diff.interHunkContext=0 diff.mnemonicPrefix=false
+		diff.noprefix=false diff.orderFile=/dev/null diff.relative=false
+		diff.renames=false diff.suppressBlankEmpty=false
+		gc.auto=0 maintenance.auto=false
+		i18n.commitEncoding=UTF-8 i18n.logOutputEncoding=UTF-8
+		log.showSignature=false mailinfo.scissors=false
+		rebase.autoStash=false rebase.updateRefs=false rerere.enabled=false
+		tag.gpgSign=false
+	)
+
+	# The user's leave to read trees that belong to somebody else stays.
+	dirs=$(git config --get-all safe.directory 2>/dev/null) || :
+	while IFS= read -r setting; do
+		[[ -z $setting ]] || settings+=("safe.directory=$setting")
+	done <<<"$dirs"
+
+	# shellcheck disable=SC2046
+	unset $(git rev-parse --local-env-vars)
+	unset GIT_EXTERNAL_DIFF GIT_DIFF_OPTS GIT_TEMPLATE_DIR GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE
+	for setting in "${settings[@]}"; do
+		export "GIT_CONFIG_KEY_$n=${setting%%=*}" "GIT_CONFIG_VALUE_$n=${setting#*=}"
+		n=$((n + 1))
+	done
+	export GIT_CONFIG_COUNT=$n GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
+	export GIT_ATTR_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0
+	export GIT_EDITOR=true GIT_SEQUENCE_EDITOR=true GIT_PAGER=cat
+	export GIT_COMMITTER_NAME=unbound-workqueue
+	export GIT_COMMITTER_EMAIL=unbound-workqueue@localhost
+	export GIT_COMMITTER_DATE='2024-11-17T00:00:00+00:00'
+}
+
+# commit_base MESSAGE: commits what is in the current repository's index as
+# its base, with a fixed author, and tags it `base`.
+commit_base() {
+	git commit -q --no-verify --cleanup=verbatim \
+		--author="$GIT_COMMITTER_NAME <$GIT_COMMITTER_EMAIL>" \
+		--date="$GIT_COMMITTER_DATE" -m "$1"
+	git tag base
+}
+
+# as_root COMMAND...: fails where neither root nor sudo without a password is
+# to be had.
+as_root() {
+	if ((EUID == 0)); then
+		"$@"
+	else
+		sudo -n "$@"
+	fi
+}
+
+# apt_refresh [now]: brings apt's package lists up to date where this was not
+# done for a day, or at once. Fails, having said so, where it cannot.
+apt_refresh() {
+	local stamp=$CACHE/apt-lists.stamp root=()
+
+	if [[ ${1:-} != now && -n $(find "$stamp" -mmin -1440 2>/dev/null) ]]; then
+		return
+	fi
+	if ! as_root true 2>/dev/null; then
+		say "apt's lists may be out of date and only root can refresh them: apt-get update"
+		return 1
+	fi
+	((EUID == 0)) || root=(sudo -n)
+	if ! timed "refreshing apt's lists" 300 "${root[@]}" apt-get update -qq --error-on=any \
+		-o Acquire::Retries=1 -o Acquire::http::Timeout=20 >&2; then
+		say "apt's lists could not be refreshed: going on with the ones there are"
+		return 1
+	fi
+	mkdir -p "$CACHE"
+	touch "$stamp"
+}
+
+# read_series DIR: sets PATCHES to the patches of DIR, in order.
+# shellcheck disable=SC2034
+read_series() {
+	mapfile -t PATCHES < <(find "$1" -maxdepth 1 -name '*.patch' 2>/dev/null | sort)
+}
+
+# am TREE PATCH...: commits the patches in TREE. On failure TREE is left
+# without them, and AM_ERROR says which one it was and why.
+am() {
+	local tree=$1 log subject
+	shift
+	log=$(git -C "$tree" am -q --keep-non-patch --no-scissors "$@" 2>&1) && return
+
+	subject=$(git -C "$tree" am --show-current-patch=raw 2>/dev/null |
+		sed -n 's/^Subject: //p' | head -n 1) || :
+	git -C "$tree" am --abort &>/dev/null || :
+	# shellcheck disable=SC2034
+	AM_ERROR="git am failed on '$subject': $(head -n 1 <<<"$log")"
+	return 1
+}
+
+# The work tree of the series (scripts/tree, scripts/refresh) remembers which
+# patches it last agreed with, and at which commit.
+
+# series_id DIR: a name for the contents of DIR's patches.
+series_id() {
+	(cd "$1" 2>/dev/null && find . -maxdepth 1 -name '*.patch' -print0 | sort -z |
+		xargs -0r sha256sum) | sha256sum | cut -d ' ' -f 1
+}
+
+# in_step TREE ID: notes that TREE as it stands is what the patches ID hold.
+in_step() {
+	git -C "$1" update-ref refs/unbound-workqueue/series HEAD
+	git -C "$1" config unbound-workqueue.patches "$2"
+}
+
+# agreed_id TREE: the patches that TREE last agreed with.
+agreed_id() {
+	git -C "$1" config --local unbound-workqueue.patches || :
+}
+
+# busy TREE: a rebase or git am is under way there.
+busy() {
+	[[ -e $(git -C "$1" rev-parse --path-format=absolute --git-path rebase-merge) ||
+		-e $(git -C "$1" rev-parse --path-format=absolute --git-path rebase-apply) ]]
+}
+
+# dirty TREE [OPTION]: something is not committed there.
+dirty() {
+	local changes
+
+	changes=$(git -C "$1" status --porcelain "${@:2}") || die "git cannot tell the state of $1"
+	[[ -n $changes ]]
+}
+
+# has_work TREE: something is there that the patches it last agreed with lack.
+has_work() {
+	busy "$1" || dirty "$1" || [[ \
+		$(git -C "$1" symbolic-ref -q HEAD) != refs/heads/series ||
+		$(git -C "$1" rev-parse HEAD) != \
+		$(git -C "$1" rev-parse -q --verify refs/unbound-workqueue/series) ]]
+}
+
+# is_series_tree DIR: the top of a git tree with a tag `base`.
+is_series_tree() {
+	[[ $(git -C "$1" rev-parse --show-toplevel 2>/dev/null) == "$(realpath "$1")" ]] &&
+		git -C "$1" rev-parse -q --verify 'base^{commit}' >/dev/null
+}

@@ -1,0 +1,212 @@
+"""A tiny kernel tree, a series for it and a copy of this project, for the tests of scripts/."""
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BASE = "6.12"
+NEW_FILE = "lib/test_workqueue.c"
+
+# Settings that real people have, each of which once changed what a script did.
+ODD_CONFIG = """\
+[user]
+	useConfigOnly = true
+[commit]
+	gpgSign = true
+[format]
+	signature = made by me
+	numbered = true
+	thread = shallow
+	attach = true
+	coverLetter = true
+	pretty = oneline
+	from = Somebody Else <else@example.org>
+[diff]
+	noprefix = true
+	mnemonicPrefix = true
+	algorithm = patience
+	context = 7
+	renames = copies
+[am]
+	threeWay = true
+	keepcr = true
+[apply]
+	whitespace = error
+[core]
+	autocrlf = true
+	hooksPath = /nonexistent
+	abbrev = 5
+	bigFileThreshold = 1
+	commentChar = x
+[rebase]
+	autoSquash = false
+	missingCommitsCheck = error
+[log]
+	showSignature = true
+[clone]
+	defaultRemoteName = upstream
+"""
+
+
+def odd_home(home: Path) -> None:
+    """A home with that configuration, and files that git reads without being told to."""
+    write(home / ".gitconfig", ODD_CONFIG)
+    write(home / ".config/git/attributes", "* text eol=crlf\n")
+    write(home / ".config/git/ignore", "Kbuild\n")
+
+
+def lines(name: str, changed: dict[int, str] | None = None) -> str:
+    """A source file of 60 numbered lines, some of them changed."""
+    return "".join((changed or {}).get(n, f"{name} line {n}\n") for n in range(60))
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def snapshot(top: Path) -> dict[str, str]:
+    """Every file below top, .git included, by what it holds."""
+    found = {}
+    for path in sorted(top.rglob("*")):
+        name = str(path.relative_to(top))
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        elif path.is_file():
+            mode = path.stat().st_mode
+            found[name] = f"{mode:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        else:
+            found[name] = "directory"
+    return found
+
+
+@dataclass
+class Project:
+    """A copy of this project's scripts in top, with a home and a cache of its own."""
+
+    top: Path
+    base: Path  # the fake base's git repository, with its tag `base`
+
+    @property
+    def tmp(self) -> Path:
+        return self.top.parent
+
+    @property
+    def patches(self) -> Path:
+        return self.top / "patches" / BASE
+
+    @property
+    def tree(self) -> Path:
+        return self.top / "build" / "tree" / BASE
+
+    def env(self, **more: str) -> dict[str, str]:
+        """An environment where git knows no identity."""
+        env = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("GIT_", "EMAIL", "DEBIAN_", "XDG_"))
+        }
+        env |= {
+            "HOME": str(self.tmp / "home"),
+            "XDG_CACHE_HOME": str(self.tmp / "cache"),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "BASE_REPO": str(self.base),
+        }
+        return env | more
+
+    def run(self, script: str, *args: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.top / "scripts" / script, *args],
+            env=self.env(**more),
+            cwd=self.tmp,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+
+    def git(self, tree: Path, *args: str | Path, check: bool = True) -> str:
+        """git as some developer, with no configuration."""
+        who = ["-c", "user.name=A Developer", "-c", "user.email=dev@example.org"]
+        return subprocess.run(
+            ["git", *who, *args],
+            env=self.env(GIT_CONFIG_GLOBAL="/dev/null"),
+            cwd=tree,
+            text=True,
+            capture_output=True,
+            check=check,
+        ).stdout.strip()
+
+    def commit(self, tree: Path, subject: str, **files: str) -> None:
+        for name, text in files.items():
+            write(tree / name, text)
+        self.git(tree, "add", "-A")
+        self.git(tree, "commit", "-q", "-m", subject)
+
+    def shim(self, name: str, body: str) -> str:
+        """A PATH on which the command `name` is the shell script `body`, where it can call the
+        real one as "$REAL"."""
+        real = shutil.which(name) or "/bin/false"
+        path = self.tmp / "shims" / name
+        write(path, f"#!/bin/bash\nREAL={real}\n{body}\n")
+        path.chmod(0o755)
+        return f"{path.parent}:{os.environ['PATH']}"
+
+
+def make_project(tmp: Path) -> Project:
+    shutil.copytree(template().name, tmp, symlinks=True, dirs_exist_ok=True)
+    return Project(tmp / "project", tmp / "base")
+
+
+@functools.cache
+def template() -> tempfile.TemporaryDirectory[str]:
+    """The files of a project, made once; the caller copies them."""
+    keep = tempfile.TemporaryDirectory()
+    tmp = Path(keep.name)
+    project = Project(tmp / "project", tmp / "base")
+    shutil.copytree(ROOT / "scripts", project.top / "scripts")
+    shutil.copytree(ROOT / "bases", project.top / "bases")
+    (tmp / "home").mkdir()
+
+    base = project.base
+    write(base / "Makefile", "# SPDX\nVERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\n")
+    write(base / "Kbuild", "# Kbuild\n")
+    write(base / ".gitignore", "*.o\n")
+    write(base / "kernel/workqueue.c", lines("wq"))
+    write(base / "lib/Kconfig.debug", lines("kconfig"))
+    project.git(base, "init", "-q", "-b", "linux")
+    project.commit(base, "linux 6.12.117")
+    project.git(base, "tag", "base")
+
+    # Three patches: the second touches what the first did and adds a file, the
+    # third changes that file.
+    work = tmp / "work"
+    project.git(tmp, "clone", "-q", base, work)
+    one = {10: "one\n"}
+    two = {11: "two\n"}
+    project.commit(work, "workqueue: One", **{"kernel/workqueue.c": lines("wq", one)})
+    project.commit(
+        work,
+        "workqueue: Two with a subject that is rather longer than one line of mail would hold",
+        **{"kernel/workqueue.c": lines("wq", one | two), NEW_FILE: "int a;\nint b;\n"},
+    )
+    project.commit(
+        work,
+        "workqueue: Three with an ümlaut",
+        **{NEW_FILE: "int a;\nint c;\n", "lib/Kconfig.debug": lines("kconfig", {30: "three\n"})},
+    )
+    project.git(
+        work, "format-patch", "-q", "--no-signature", "--zero-commit", "--full-index", "-N",
+        "--no-renames", "--diff-algorithm=histogram", "--no-encode-email-headers",
+        "-o", project.patches, "base",
+    )  # fmt: skip
+    write(project.patches / "cover-letter.txt", "Subject: [PATCH 0/3] a cover letter\n")
+    write(project.top / NEW_FILE, (work / NEW_FILE).read_text())
+    shutil.rmtree(work)
+    return keep

@@ -1,0 +1,358 @@
+"""scripts/apply: the series on a kernel source of a user's.
+
+"Broken on purpose" names the breaks of the script with which a test has been seen to fail.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from fake_kernel import (
+    BASE,
+    NEW_FILE,
+    ODD_CONFIG,
+    Project,
+    lines,
+    make_project,
+    odd_home,
+    snapshot,
+    write,
+)
+
+BRANCH = f"unbound-workqueue-{BASE}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+def ksrc(project: Project) -> Path:
+    """A user's git tree, with a branch, a stash of ignored files and an identity of its own."""
+    path = project.tmp / "ksrc"
+    project.git(project.tmp, "clone", "-q", project.base, path)
+    project.git(path, "branch", "mine")
+    write(path / "vmlinux.o", "built\n")
+    return path
+
+
+@pytest.fixture
+def source(project: Project) -> Path:
+    """An unpacked source."""
+    path = project.tmp / "linux-6.12.117"
+    shutil.copytree(project.base, path, ignore=shutil.ignore_patterns(".git"))
+    return path
+
+
+def misfit(tree: Path) -> None:
+    """A tree that the first patch fits and the second does not."""
+    write(tree / "kernel/workqueue.c", lines("wq", {13: "elsewhere\n", 14: "elsewhere\n"}))
+
+
+def state(project: Project, tree: Path) -> dict[str, str]:
+    """What a user sees of a tree: all but the object store and the logs."""
+    asked = {
+        "refs": project.git(tree, "for-each-ref"),
+        "head": project.git(tree, "symbolic-ref", "HEAD"),
+        "worktrees": project.git(tree, "worktree", "list"),
+        "status": project.git(tree, "--no-optional-locks", "status", "--porcelain", "--ignored"),
+    }
+    hidden = (".git/objects", ".git/logs", ".git/worktrees", ".git/refs")
+    return asked | {k: v for k, v in snapshot(tree).items() if not k.startswith(hidden)}
+
+
+def subjects(project: Project, tree: Path) -> list[str]:
+    return project.git(tree, "log", "--reverse", "--format=%s", "base..HEAD").splitlines()
+
+
+# Broken on purpose: `git am` run in KSRC instead of in DEST.
+def test_git_tree_gets_branch_and_work_tree(project: Project, ksrc: Path) -> None:
+    before = state(project, ksrc)
+    dest = project.tmp / "dest"
+    done = project.run("apply", ksrc, dest)
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+
+    assert len(subjects(project, dest)) == 3
+    assert (dest / NEW_FILE).read_text() == "int a;\nint c;\n"
+    assert project.git(dest, "symbolic-ref", "--short", "HEAD") == BRANCH
+    assert project.git(dest, "status", "--porcelain") == ""
+    assert project.git(dest, "rev-parse", "HEAD~3") == project.git(ksrc, "rev-parse", "HEAD")
+
+    project.git(ksrc, "worktree", "remove", dest)
+    project.git(ksrc, "branch", "-D", BRANCH)
+    assert state(project, ksrc) == before
+
+
+# Broken on purpose: the name always taken for free.
+def test_taken_branch_name_gets_a_number(project: Project, ksrc: Path) -> None:
+    for number, name in enumerate((BRANCH, f"{BRANCH}-2", f"{BRANCH}-3")):
+        done = project.run("apply", ksrc, project.tmp / f"dest{number}")
+        assert done.returncode == 0, done.stderr
+        assert project.git(ksrc, "rev-parse", "--verify", name)
+
+
+# Broken on purpose: DEST beside KSRC.
+def test_default_dest_is_in_the_build_directory(project: Project, ksrc: Path) -> None:
+    done = project.run("apply", "ksrc")
+    assert done.stdout == f"{project.top}/build/apply/ksrc\n", done.stderr
+
+
+# Broken on purpose: git's "patch failed: FILE:LINE" not understood.
+@pytest.mark.parametrize("args", [(), ("--check",)])
+@pytest.mark.parametrize("kind", ["git", "unpacked"])
+def test_misfit_names_patch_and_file(
+    project: Project, ksrc: Path, source: Path, kind: str, args: tuple[str, ...]
+) -> None:
+    tree = ksrc if kind == "git" else source
+    misfit(tree)
+    if kind == "git":
+        project.git(tree, "commit", "-qam", "elsewhere")
+    before = snapshot(tree)
+    dest = project.tmp / "dest"
+    done = project.run("apply", *args, tree, dest)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: 0001" in done.stderr or "error: 0002" in done.stderr
+    assert ".patch does not apply" in done.stderr
+    assert "on: kernel/workqueue.c;" in done.stderr
+    assert snapshot(tree) == before
+    assert not dest.exists()
+
+
+# Broken on purpose: only "patch failed" looked for in what git says.
+@pytest.mark.parametrize(
+    ("name", "patch"), [(NEW_FILE, "0002"), ("lib/Kconfig.debug", "0003")], ids=["there", "gone"]
+)
+def test_misfit_by_file_there_or_gone(
+    project: Project, source: Path, name: str, patch: str
+) -> None:
+    if name == NEW_FILE:
+        write(source / name, "int other;\n")
+    else:
+        (source / name).unlink()
+    done = project.run("apply", "--check", source)
+    assert done.returncode == 1
+    assert f"error: {patch}" in done.stderr and f"on: {name};" in done.stderr
+
+
+# Broken on purpose: the trial's objects written to KSRC's store.
+@pytest.mark.parametrize("kind", ["git", "unpacked"])
+def test_check_changes_nothing(project: Project, ksrc: Path, source: Path, kind: str) -> None:
+    tree = ksrc if kind == "git" else source
+    os.utime(tree / "Kbuild")
+    before = snapshot(tree)
+    done = project.run("apply", "--check", tree)
+    assert (done.returncode, done.stdout) == (0, "applies\n"), done.stderr
+    assert snapshot(tree) == before
+    assert not (project.top / "build").exists()
+
+
+# Broken on purpose: patches taken off in their own order instead of from the last.
+@pytest.mark.parametrize("kind", ["git", "unpacked"])
+def test_applied_already(project: Project, ksrc: Path, source: Path, kind: str) -> None:
+    project.git(ksrc, "am", "-q", *sorted(project.patches.glob("*.patch")))
+    tree = ksrc
+    if kind == "unpacked":
+        shutil.rmtree(ksrc / ".git")
+    before = snapshot(tree)
+    done = project.run("apply", "--check", tree)
+    assert (done.returncode, done.stdout) == (3, "is applied already\n"), done.stderr
+    dest = project.tmp / "dest"
+    done = project.run("apply", tree, dest)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "applied already" in done.stderr
+    assert snapshot(tree) == before and not dest.exists()
+
+
+# Broken on purpose: only a whole series looked for; only the first patches looked for.
+@pytest.mark.parametrize("there", [(1,), (1, 2), (1, 3)])
+def test_partly_applied_says_which(project: Project, ksrc: Path, there: tuple[int, ...]) -> None:
+    patches = sorted(project.patches.glob("*.patch"))
+    if there == (1, 3):
+        # Two independent patches, the later of which somebody took alone.
+        project.git(ksrc, "am", "-q", patches[0])
+        write(ksrc / "lib/Kconfig.debug", lines("kconfig", {40: "four\n"}))
+        project.git(ksrc, "commit", "-qam", "workqueue: Four")
+        project.git(ksrc, "format-patch", "-q", "-1", "--start-number=4", "-o", project.patches)
+        patches = sorted(project.patches.glob("*.patch"))
+        there = (1, 4)
+    else:
+        project.git(ksrc, "am", "-q", *patches[: len(there)])
+    before = snapshot(ksrc)
+    done = project.run("apply", ksrc, project.tmp / "dest")
+    assert (done.returncode, done.stdout) == (1, "")
+    names = " ".join(patches[n - 1].name for n in there)
+    assert f"already: {names}\n" in done.stderr
+    assert f"{len(there)} of {len(patches)} patches" in done.stderr
+    assert snapshot(ksrc) == before and not (project.tmp / "dest").exists()
+
+
+# Broken on purpose: a directory inside a repository taken for the top of one.
+@pytest.mark.parametrize("enclosed", [False, True])
+def test_unpacked_source_is_copied(project: Project, source: Path, enclosed: bool) -> None:
+    if enclosed:
+        project.git(project.tmp, "init", "-q")
+    write(source / ".gitignore", "*.o\n/*\n")  # as in Debian's source
+    before = snapshot(source)
+    dest = project.tmp / "dest"
+    done = project.run("apply", source, dest)
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+    assert snapshot(source) == before
+    assert len(subjects(project, dest)) == 3
+    assert project.git(dest, "rev-list", "--count", "base") == "1"
+    assert "Kbuild" in project.git(dest, "ls-tree", "--name-only", "base").splitlines()
+    assert (dest / NEW_FILE).exists()
+
+
+# Broken on purpose: no word about them.
+def test_uncommitted_changes_stay_out(project: Project, ksrc: Path) -> None:
+    misfit(ksrc)
+    write(ksrc / "Kbuild", "staged\n")
+    project.git(ksrc, "add", "Kbuild")
+    before = state(project, ksrc)
+    dest = project.tmp / "dest"
+    done = project.run("apply", ksrc, dest)
+    assert done.returncode == 0, done.stderr
+    assert "uncommitted changes" in done.stderr
+    assert (dest / "Kbuild").read_text() == "# Kbuild\n"
+    after = state(project, ksrc)
+    assert {k for k in before if before[k] != after[k]} == {"refs", "worktrees"}
+
+
+# Broken on purpose: the settings of git_env, or git's attributes and ignore files, left out.
+@pytest.mark.parametrize("kind", ["git", "unpacked"])
+def test_odd_configuration_has_no_influence(
+    project: Project, ksrc: Path, source: Path, kind: str
+) -> None:
+    tree = ksrc if kind == "git" else source
+    plain = project.run("apply", tree, project.tmp / "plain")
+    assert plain.returncode == 0, plain.stderr
+    odd_home(project.tmp / "home")
+    if kind == "git":
+        with (ksrc / ".git/config").open("a") as config:
+            config.write(ODD_CONFIG)
+    odd = project.run(
+        "apply", tree, project.tmp / "odd", GIT_AUTHOR_NAME="X", GIT_DIR="/nonexistent"
+    )
+    assert odd.returncode == 0, odd.stderr
+    ids = [project.git(project.tmp / name, "rev-parse", "HEAD") for name in ("plain", "odd")]
+    assert ids[0] == ids[1]
+    assert project.git(project.tmp / "odd", "ls-files", "Kbuild") == "Kbuild"
+    assert b"\r" not in (project.tmp / "odd/Makefile").read_bytes()
+
+
+def hinder_am(project: Project, how: str) -> str:
+    """A PATH where `git am` adds a patch and then fails, or hangs."""
+    return project.shim(
+        "git", f'if [[ " $* " == *" am -q "* ]]; then "$REAL" "$@"; {how}; fi; exec "$REAL" "$@"'
+    )
+
+
+# Broken on purpose: the branch left behind; an empty DEST not given back.
+@pytest.mark.parametrize("kind", ["git", "unpacked"])
+@pytest.mark.parametrize("dest_there", [False, True])
+def test_failing_am_leaves_no_trace(
+    project: Project, ksrc: Path, source: Path, kind: str, dest_there: bool
+) -> None:
+    tree = ksrc if kind == "git" else source
+    dest = project.tmp / "dest"
+    if dest_there:
+        dest.mkdir()
+    before = state(project, tree) if kind == "git" else snapshot(tree)
+    done = project.run("apply", tree, dest, PATH=hinder_am(project, "exit 1"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "git am failed" in done.stderr
+    assert (state(project, tree) if kind == "git" else snapshot(tree)) == before
+    assert not (tree / ".git/worktrees").exists()
+    assert dest.exists() == dest_there and (not dest_there or not any(dest.iterdir()))
+
+
+# Broken on purpose: no cleanup on exit.
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_leaves_no_trace(project: Project, ksrc: Path, sig: signal.Signals) -> None:
+    before = state(project, ksrc)
+    dest = project.tmp / "dest"
+    env = project.env(PATH=hinder_am(project, "touch hung; exec sleep 30"))
+    with subprocess.Popen(
+        [project.top / "scripts/apply", ksrc, dest],
+        env=env,
+        cwd=project.tmp,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as running:
+        limit = time.monotonic() + 20
+        while not (project.tmp / "hung").exists():
+            assert time.monotonic() < limit and running.poll() is None
+            time.sleep(0.05)
+        os.killpg(running.pid, sig)
+        assert running.wait(20) == 128 + sig
+    assert state(project, ksrc) == before and not dest.exists()
+    assert project.run("apply", ksrc, dest).returncode == 0
+
+
+# Broken on purpose: each check left out in turn.
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nowhere"], "does not exist"),
+        (["file"], "is not a directory"),
+        (["empty"], "is not a kernel source"),
+        (["ksrc/kernel"], "is not a kernel source"),
+        (["unborn"], "without a commit"),
+        (["ksrc", "base"], "not empty"),
+        (["ksrc", "ksrc/dest"], "is inside"),
+        (["--base", "5.4", "ksrc"], "the bases are: 6.12"),
+        (["--series", "empty", "ksrc"], "no patches in"),
+    ],
+)
+def test_errors_are_one_clear_line(
+    project: Project, ksrc: Path, args: list[str], message: str
+) -> None:
+    write(project.tmp / "file", "")
+    (project.tmp / "empty").mkdir()
+    project.git(project.tmp, "init", "-q", "unborn")
+    before = snapshot(ksrc)
+    done = project.run("apply", *args)
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert done.returncode == 1 and len(errors) == 1 and message in errors[0], done.stderr
+    assert snapshot(ksrc) == before
+
+
+# Broken on purpose: unknown options taken for KSRC, or not looked at.
+@pytest.mark.parametrize("script", ["apply", "tree", "refresh", "obtain", "setup"])
+def test_usage(project: Project, script: str) -> None:
+    wrong = project.run(script, "--bogus")
+    assert wrong.returncode == 2 and f"Usage: scripts/{script}" in wrong.stderr
+    asked = project.run(script, "--help")
+    assert asked.returncode == 0 and "Exit status:" in asked.stdout
+
+
+# Broken on purpose: bases compared as strings; the oldest that fits instead of the newest.
+@pytest.mark.parametrize(
+    ("version", "base"),
+    [("5.4", "6.12"), ("6.2", "6.12"), ("6.12", "6.12"), ("7.2", "6.12"), ("7.3", "7.3"),
+     ("7.14", "7.3"), ("10.1", "7.3")],
+)  # fmt: skip
+def test_nearest_base(project: Project, source: Path, version: str, base: str) -> None:
+    write(project.top / "bases/7.3", "PACKAGE=linux-source-7.3\nSERIES=7.3\nMINIMUM=7.3\n")
+    shutil.copytree(project.patches, project.top / "patches/7.3")
+    major, minor = version.split(".")
+    write(source / "Makefile", f"VERSION = {major}\nPATCHLEVEL = {minor}\nSUBLEVEL = 1\n")
+    done = project.run("apply", "--check", source)
+    assert done.returncode == 0 and f"Linux {version}: taking the series for {base}" in done.stderr
+
+
+# Broken on purpose: the cover letter named 0000-cover.patch.
+def test_git_am_takes_the_glob_as_it_is(project: Project, ksrc: Path) -> None:
+    subprocess.run(
+        f"git -c user.name=A -c user.email=a@b am -q {project.patches}/*.patch",
+        shell=True,
+        cwd=ksrc,
+        env=project.env(),
+        check=True,
+    )
+    assert len(subjects(project, ksrc)) == 3

@@ -1,0 +1,67 @@
+"""Files that the series adds stand at their kernel path here, as the patches have them."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from fake_kernel import BASE, NEW_FILE, make_project, write
+
+ROOT = Path(__file__).resolve().parent.parent
+DIFF = re.compile(r"^diff --git a/(\S+) b/\1$")
+INDEX = re.compile(r"^index [0-9a-f]{40}\.\.([0-9a-f]{40})\b")
+
+
+def added_files(series: Path) -> dict[str, str]:
+    """Each file that the patches of a series add, and its blob after the last of them."""
+    added: set[str] = set()
+    blobs: dict[str, str] = {}
+    for patch in sorted(series.glob("*.patch")):
+        name = ""
+        for line in patch.read_text().splitlines():
+            if diff := DIFF.match(line):
+                name = diff[1]
+            elif line.startswith("new file mode "):
+                added.add(name)
+            elif line.startswith("deleted file mode "):
+                added.discard(name)
+            elif index := INDEX.match(line):
+                blobs[name] = index[1]
+    return {name: blobs[name] for name in sorted(added)}
+
+
+def differing(root: Path, series: Path) -> list[str]:
+    """Those of them that are missing below root or differ."""
+    wrong = []
+    for name, blob in added_files(series).items():
+        path = root / name
+        have = ""
+        if path.is_file():
+            have = subprocess.run(
+                ["git", "hash-object", "--no-filters", path],
+                text=True,
+                capture_output=True,
+                check=True,
+            ).stdout.strip()
+        if have != blob:
+            wrong.append(name)
+    return wrong
+
+
+@pytest.mark.parametrize("base", sorted(path.name for path in (ROOT / "bases").iterdir()))
+def test_new_files_are_those_of_the_patches(base: str) -> None:
+    series = ROOT / "patches" / base
+    assert list(series.glob("*.patch")), f"there are no patches in {series}"
+    wrong = differing(ROOT, series)
+    assert not wrong, f"not as in patches/{base}: {', '.join(wrong)}: run make refresh"
+
+
+# Broken on purpose: the blob of the patch that adds the file instead of the last one's.
+def test_difference_is_seen(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    assert list(added_files(project.patches)) == [NEW_FILE]
+    assert differing(project.top, project.top / "patches" / BASE) == []
+    write(project.top / NEW_FILE, "int a;\nint b;\n")
+    assert differing(project.top, project.patches) == [NEW_FILE]
+    (project.top / NEW_FILE).unlink()
+    assert differing(project.top, project.patches) == [NEW_FILE]

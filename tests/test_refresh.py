@@ -1,0 +1,282 @@
+"""scripts/tree and scripts/refresh: the series to commits and back."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from fake_kernel import (
+    BASE,
+    NEW_FILE,
+    ODD_CONFIG,
+    Project,
+    lines,
+    make_project,
+    odd_home,
+    snapshot,
+    write,
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path)
+
+
+@pytest.fixture
+def tree(project: Project) -> Path:
+    done = project.run("tree")
+    assert (done.returncode, done.stdout) == (0, f"{project.tree}\n"), done.stderr
+    return project.tree
+
+
+def ours(project: Project) -> dict[str, str]:
+    """What the repository holds: the patches and the files at their kernel path."""
+    return snapshot(project.patches) | snapshot(project.top / "lib")
+
+
+def refresh(project: Project, **env: str) -> None:
+    done = project.run("refresh", **env)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def refused(project: Project, message: str) -> None:
+    """refresh says why it refuses, in one line, and touches neither side."""
+    tree_ids = project.git(project.tree, "for-each-ref"), project.git(project.tree, "status")
+    before = ours(project)
+    done = project.run("refresh")
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert done.returncode == 1 and len(errors) == 1 and message in errors[0], done.stderr
+    assert ours(project) == before
+    assert not list((project.top / "patches").glob(".*"))
+    assert tree_ids == (
+        project.git(project.tree, "for-each-ref"),
+        project.git(project.tree, "status"),
+    )
+
+
+# Broken on purpose: --thread; a signature; short blob ids; a part of git_env left out.
+@pytest.mark.parametrize("odd", [False, True])
+def test_round_trip_changes_nothing(project: Project, odd: bool) -> None:
+    if odd:
+        odd_home(project.tmp / "home")
+    before = ours(project)
+    assert project.run("tree").returncode == 0
+    if odd:
+        with (project.tree / ".git/config").open("a") as config:
+            config.write(ODD_CONFIG)
+    # The swap is skipped where nothing changes, so have it write them all.
+    for patch in project.patches.glob("*.patch"):
+        patch.rename(project.tmp / patch.name)
+    project.git(project.tree, "config", "--unset", "unbound-workqueue.patches")
+    refresh(project)
+    assert ours(project) == before
+
+
+# Broken on purpose: clone --shared; the remote left.
+def test_tree_stands_alone(project: Project, tree: Path) -> None:
+    shutil.rmtree(project.base)
+    assert project.git(tree, "symbolic-ref", "--short", "HEAD") == "series"
+    assert project.git(tree, "rev-list", "--count", "base..HEAD") == "3"
+    assert project.git(tree, "rev-list", "--count", "base") == "1"
+    assert project.git(tree, "branch", "--format=%(refname:short)") == "series"
+    assert project.git(tree, "remote") == ""
+    project.git(tree, "fsck", "--full")
+
+
+# Broken on purpose: the committer's date, or name, not fixed.
+def test_commit_ids_are_reproducible(project: Project, tree: Path) -> None:
+    done = project.run(
+        "tree", project.tmp / "again", GIT_COMMITTER_NAME="Somebody", TZ="Asia/Tokyo"
+    )
+    assert done.returncode == 0, done.stderr
+    assert project.git(project.tmp / "again", "rev-parse", "HEAD") == project.git(
+        tree, "rev-parse", "HEAD"
+    )
+
+
+# Broken on purpose: uncommitted changes, or commits, not looked for.
+@pytest.mark.parametrize("committed", [False, True])
+def test_tree_with_work_is_left(project: Project, tree: Path, committed: bool) -> None:
+    write(tree / "kernel/new.c", "int x;\n")
+    if committed:
+        project.commit(tree, "workqueue: More")
+    before = snapshot(tree / "kernel"), project.git(tree, "rev-parse", "HEAD")
+    (project.patches / "0003-gone.patch").write_text("")
+    done = project.run("tree")
+    assert (done.returncode, done.stdout) == (0, f"{tree}\n")
+    assert "left as it is" in done.stderr and "to start afresh" in done.stderr
+    assert "has changed since" in done.stderr
+    assert before == (snapshot(tree / "kernel"), project.git(tree, "rev-parse", "HEAD"))
+
+
+# Broken on purpose: a tree without work kept although the patches changed.
+@pytest.mark.parametrize("script", ["tree", "refresh"])
+def test_tree_without_work_follows_the_patches(project: Project, tree: Path, script: str) -> None:
+    last = max(project.patches.glob("*.patch"))
+    last.unlink()
+    write(project.top / NEW_FILE, "int a;\nint b;\n")
+    done = project.run(script)
+    assert done.returncode == 0, done.stderr
+    assert project.git(tree, "rev-list", "--count", "base..HEAD") == "2"
+    assert not last.exists() and project.git(tree, "status", "--porcelain") == ""
+
+
+# Broken on purpose: no way back.
+def test_tree_stays_when_new_patches_do_not_apply(project: Project, tree: Path) -> None:
+    min(project.patches.glob("*.patch")).unlink()
+    before = project.git(tree, "rev-parse", "HEAD")
+    done = project.run("tree")
+    assert done.returncode == 1 and "git am failed on" in done.stderr
+    assert project.git(tree, "rev-parse", "HEAD") == before
+    assert project.git(tree, "status", "--porcelain") == ""
+
+
+# Broken on purpose: the base not compared; any directory taken for a tree.
+def test_tree_of_another_base_or_none(project: Project, tree: Path) -> None:
+    project.commit(project.base, "linux 6.12.118", Kbuild="# newer\n")
+    project.git(project.base, "tag", "-f", "base")
+    done = project.run("tree")
+    assert done.returncode == 1 and "'linux 6.12.118'" in done.stderr
+    done = project.run("tree", project.top / "scripts")
+    assert done.returncode == 1 and "no tree of the series" in done.stderr
+
+
+# Broken on purpose: the leftover not removed.
+def test_interrupted_tree_is_redone(project: Project) -> None:
+    write(project.tree.parent / f"{BASE}.part" / ".git/HEAD", "cut off")
+    assert project.run("tree").returncode == 0
+    assert project.git(project.tree, "rev-list", "--count", "base..HEAD") == "3"
+    assert not (project.tree.parent / f"{BASE}.part").exists()
+
+
+# Broken on purpose: old patches kept beside the new ones; the cover letter dropped.
+def test_edit_in_the_tree_reaches_the_patches(project: Project, tree: Path) -> None:
+    project.git(tree, "reset", "-q", "--hard", "HEAD~1")
+    project.commit(tree, "workqueue: Else", **{"kernel/workqueue.c": lines("wq", {40: "x\n"})})
+    project.commit(tree, "workqueue: Last", **{NEW_FILE: "int a;\nint z;\n"})
+    refresh(project)
+    names = [path.name[:4] + path.name[-11:] for path in sorted(project.patches.iterdir())]
+    assert names[2:] == ["0003-Else.patch", "0004-Last.patch", "cove-letter.txt"]
+    assert (project.patches / "cover-letter.txt").read_text().startswith("Subject: [PATCH 0/3]")
+    assert (project.top / NEW_FILE).read_text() == "int a;\nint z;\n"
+    before = ours(project)
+    refresh(project)
+    assert ours(project) == before
+
+
+# Broken on purpose: folded into the first commit of the series; left as a commit of its own.
+@pytest.mark.parametrize("tree_there", [False, True])
+def test_edit_here_is_folded_into_the_last_commit(project: Project, tree_there: bool) -> None:
+    if tree_there:
+        assert project.run("tree").returncode == 0
+    patches = sorted(project.patches.glob("*.patch"))
+    before = [path.read_bytes() for path in patches]
+    write(project.top / NEW_FILE, "int a;\nint edited;\n")
+    refresh(project)
+    assert sorted(project.patches.glob("*.patch")) == patches
+    after = [path.read_bytes() for path in patches]
+    assert before[:2] == after[:2] and b"+int edited;" in after[2]
+    assert (project.top / NEW_FILE).read_text() == "int a;\nint edited;\n"
+    assert (project.tree / NEW_FILE).read_text() == "int a;\nint edited;\n"
+    assert project.git(project.tree, "status", "--porcelain") == ""
+
+
+# Broken on purpose: no way back.
+def test_fold_that_fails_leaves_the_tree(project: Project, tree: Path) -> None:
+    write(project.top / NEW_FILE, "int a;\nint edited;\n")
+    before = project.git(tree, "rev-parse", "HEAD"), ours(project)
+    path = project.shim("git", '[[ " $* " != *" rebase -q "* ]] || exit 1; exec "$REAL" "$@"')
+    done = project.run("refresh", PATH=path)
+    assert done.returncode == 1 and f"{NEW_FILE} could not be folded" in done.stderr
+    assert before == (project.git(tree, "rev-parse", "HEAD"), ours(project))
+    assert project.git(tree, "status", "--porcelain") == ""
+
+
+# Broken on purpose: our side wins; their side wins.
+def test_edit_on_both_sides(project: Project, tree: Path) -> None:
+    project.commit(tree, "workqueue: Last", **{NEW_FILE: "int there;\n"})
+    write(project.top / NEW_FILE, "int here;\n")
+    refused(project, f"{NEW_FILE} was changed both here and in")
+    write(project.top / NEW_FILE, "int there;\n")
+    refresh(project)
+
+
+# Broken on purpose: copy, removal or mode left out.
+def test_file_added_and_removed_in_the_tree(project: Project, tree: Path) -> None:
+    tool = tree / "tools/workqueue/tool.py"
+    write(tool, "#!/usr/bin/python3\n")
+    tool.chmod(0o755)
+    project.git(tree, "rm", "-q", NEW_FILE)
+    project.commit(tree, "workqueue: Another file")
+    refresh(project)
+    assert not (project.top / NEW_FILE).exists()
+    assert (project.top / "tools/workqueue/tool.py").stat().st_mode & 0o777 == 0o755
+    project.git(tree, "reset", "-q", "--hard", "HEAD~1")
+    refresh(project)
+    assert (project.top / NEW_FILE).exists()
+    assert not (project.top / "tools/workqueue/tool.py").exists()
+
+
+# Broken on purpose: removal without a look at our file, or at the other bases.
+def test_removed_file_that_is_still_needed_here(project: Project, tree: Path) -> None:
+    project.git(tree, "rm", "-q", NEW_FILE)
+    project.git(tree, "commit", "-q", "-m", "workqueue: Remove")
+    write(project.top / NEW_FILE, "int edited;\n")
+    refused(project, f"{NEW_FILE} was changed here but is gone")
+    shutil.copytree(project.patches, project.top / "patches/7.3")
+    refresh(project)
+    assert (project.top / NEW_FILE).exists()
+
+
+# Broken on purpose: each check left out in turn.
+@pytest.mark.parametrize("case", ["dirty", "untracked", "rebase", "merge", "empty", "stray"])
+def test_tree_in_no_state_to_be_written(project: Project, tree: Path, case: str) -> None:
+    match case:
+        case "dirty":
+            write(tree / "Kbuild", "changed\n")
+            refused(project, "uncommitted changes")
+        case "untracked":
+            write(tree / "kernel/new.c", "new\n")
+            refused(project, "uncommitted changes")
+        case "rebase":
+            project.git(tree, "rebase", "-q", "-x", "false", "base", check=False)
+            refused(project, "under way")
+        case "merge":
+            project.git(tree, "checkout", "-q", "-b", "side", "HEAD~1")
+            project.commit(tree, "workqueue: Side", Kbuild="side\n")
+            project.git(tree, "checkout", "-q", "series")
+            project.git(tree, "merge", "-q", "-m", "merge", "side")
+            refused(project, "a merge")
+        case "empty":
+            project.git(tree, "reset", "-q", "--hard", "base")
+            refused(project, "no commit on top")
+        case "stray":
+            project.git(tree, "checkout", "-q", "--orphan", "other")
+            project.git(tree, "commit", "-q", "-m", "other")
+            refused(project, "does not stem")
+
+
+# Broken on purpose: the patches not compared with those the tree was made from.
+def test_patches_changed_under_a_tree_with_work(project: Project, tree: Path) -> None:
+    project.commit(tree, "workqueue: More", Kbuild="more\n")
+    first = min(project.patches.glob("*.patch"))
+    first.write_text(first.read_text().replace("\n---\n", "\nA better text.\n---\n", 1))
+    refused(project, "has changed since")
+
+
+# Broken on purpose: the leftover deleted instead of moved back.
+def test_swap_cut_short_is_mended(project: Project, tree: Path) -> None:
+    before = ours(project)
+    project.patches.rename(project.top / f"patches/.{BASE}.old")
+    write(project.top / f"patches/.{BASE}.new" / "0001-half.patch", "")
+    refresh(project)
+    assert ours(project) == before and not list((project.top / "patches").glob(".*"))
+
+
+# Broken on purpose: old patches removed before the new ones are written.
+def test_failing_format_patch_writes_nothing(project: Project, tree: Path) -> None:
+    project.commit(tree, "workqueue: More", Kbuild="more\n")
+    before = ours(project)
+    path = project.shim("git", '[[ $* != *format-patch* ]] || exit 1; exec "$REAL" "$@"')
+    assert project.run("refresh", PATH=path).returncode == 1
+    assert ours(project) == before and not list((project.top / "patches").glob(".*"))
