@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit tests for workqueue, included by workqueue.c.
+ */
+#include <kunit/test.h>
+#include <linux/ctype.h>
+#include <linux/ktime.h>
+#include <linux/prandom.h>
+
+static void scope_names_match_exactly(struct kunit *test)
+{
+	static const char * const bogus[] = {
+		"", "\n", "c", "cach", "cachefoo", "cache ", " cache", "cache\n\n",
+		"cache\nsmt", "cpus", "smt2", "numanuma", "system-wide", "defaul",
+	};
+	char buf[32];
+	int i;
+
+	for (i = 0; i < WQ_AFFN_NR_TYPES; i++) {
+		KUNIT_ASSERT_NOT_NULL(test, wq_affn_names[i]);
+
+		KUNIT_EXPECT_EQ(test, parse_affn_scope(wq_affn_names[i]), i);
+		snprintf(buf, sizeof(buf), "%s\n", wq_affn_names[i]);
+		KUNIT_EXPECT_EQ(test, parse_affn_scope(buf), i);
+		snprintf(buf, sizeof(buf), "%c%s", toupper(wq_affn_names[i][0]),
+			 wq_affn_names[i] + 1);
+		KUNIT_EXPECT_EQ(test, parse_affn_scope(buf), i);
+		snprintf(buf, sizeof(buf), "%sx", wq_affn_names[i]);
+		KUNIT_EXPECT_EQ_MSG(test, parse_affn_scope(buf), -EINVAL, "\"%s\"", buf);
+	}
+	for (i = 0; i < ARRAY_SIZE(bogus); i++)
+		KUNIT_EXPECT_EQ_MSG(test, parse_affn_scope(bogus[i]), -EINVAL,
+				    "\"%s\"", bogus[i]);
+}
+
+static void bogus_default_scope_changes_nothing(struct kunit *test)
+{
+	enum wq_affn_scope before = wq_affn_dfl;
+
+	KUNIT_EXPECT_EQ(test, wq_affn_dfl_set("cachefoo\n", NULL), -EINVAL);
+	KUNIT_EXPECT_EQ(test, wq_affn_dfl_set("default", NULL), -EINVAL);
+	KUNIT_EXPECT_EQ(test, wq_affn_dfl, before);
+}
+
+/* on the machine that the test runs on, every CPU is in one pod of each scope */
+static void pods_partition_possible_cpus(struct kunit *test)
+{
+	int affn, pod, cpu;
+
+	for (affn = WQ_AFFN_DFL + 1; affn < WQ_AFFN_NR_TYPES; affn++) {
+		const struct wq_pod_type *pt = &wq_pod_types[affn];
+		unsigned int nr_cpus = 0;
+
+		KUNIT_ASSERT_GE(test, pt->nr_pods, 1);
+		for (pod = 0; pod < pt->nr_pods; pod++) {
+			KUNIT_EXPECT_FALSE(test, cpumask_empty(pt->pod_cpus[pod]));
+			nr_cpus += cpumask_weight(pt->pod_cpus[pod]);
+		}
+		KUNIT_EXPECT_EQ(test, nr_cpus, num_possible_cpus());
+
+		for_each_possible_cpu(cpu) {
+			pod = pt->cpu_pod[cpu];
+			KUNIT_ASSERT_GE(test, pod, 0);
+			KUNIT_ASSERT_LT(test, pod, pt->nr_pods);
+			KUNIT_EXPECT_TRUE_MSG(test, cpumask_test_cpu(cpu, pt->pod_cpus[pod]),
+					      "scope %s, CPU %d", wq_affn_names[affn], cpu);
+		}
+	}
+}
+
+struct where {
+	struct work_struct	work;
+	cpumask_var_t		allowed;	/* what the worker's CPUs were */
+};
+
+static void where_fn(struct work_struct *work)
+{
+	struct where *where = container_of(work, struct where, work);
+
+	cpumask_copy(where->allowed, current->cpus_ptr);
+}
+
+/* an item queued on a CPU of a strict scope runs on a worker confined to its pod */
+static void strict_workers_stay_in_pod(struct kunit *test)
+{
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+	cpumask_var_t expected;
+	struct where where;
+	int affn, cpu;
+
+	KUNIT_ASSERT_NOT_NULL(test, attrs);
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_TRUE(test, alloc_cpumask_var(&expected, GFP_KERNEL));
+	KUNIT_ASSERT_TRUE(test, zalloc_cpumask_var(&where.allowed, GFP_KERNEL));
+	INIT_WORK_ONSTACK(&where.work, where_fn);
+
+	for (affn = WQ_AFFN_DFL + 1; affn < WQ_AFFN_NR_TYPES; affn++) {
+		const struct wq_pod_type *pt = &wq_pod_types[affn];
+
+		attrs->affn_scope = affn;
+		attrs->affn_strict = true;
+		KUNIT_EXPECT_EQ(test, apply_workqueue_attrs(wq, attrs), 0);
+
+		for_each_cpu_and(cpu, cpu_online_mask, wq_unbound_cpumask) {
+			cpumask_and(expected, pt->pod_cpus[pt->cpu_pod[cpu]], wq_unbound_cpumask);
+			queue_work_on(cpu, wq, &where.work);
+			flush_work(&where.work);
+			KUNIT_EXPECT_TRUE_MSG(test, cpumask_equal(where.allowed, expected),
+					      "scope %s, CPU %d: worker on %*pbl, not on %*pbl",
+					      wq_affn_names[affn], cpu,
+					      cpumask_pr_args(where.allowed),
+					      cpumask_pr_args(expected));
+		}
+	}
+
+	destroy_work_on_stack(&where.work);
+	free_cpumask_var(where.allowed);
+	free_cpumask_var(expected);
+	destroy_workqueue(wq);
+	free_workqueue_attrs(attrs);
+}
+
+/*
+ * A machine to lay out, arrays are indexed by CPU unless said otherwise. Where
+ * each CPU sits is kept twice, as the IDs that the layout is given and in @part
+ * and @group, so that the check doesn't depend on how the layout reads the IDs.
+ */
+struct machine {
+	struct wq_topo	topo;
+	int		max_cpus;	/* size of the arrays */
+	int		*cpus;		/* by position */
+	int		*core;
+	int		*llc;
+	int		*node;
+	int		*part;		/* the siblings which share LLC and node */
+	int		*group;		/* the CPUs which share LLC and node */
+	int		*shard;		/* result of the layout */
+
+	/* used by the check */
+	int		*part_shard;	/* part -> shard of its first CPU, -1 if not seen */
+	int		*shard_cpu;	/* shard -> its first CPU, -1 if not seen */
+	int		*shard_cores;	/* shard -> number of cores */
+	int		*group_cores;	/* group -> number of cores */
+	int		*group_shards;	/* group -> number of shards */
+};
+
+static struct machine *alloc_machine(struct kunit *test, int max_cpus)
+{
+	struct machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	int **arrays[] = {
+		&m->cpus, &m->core, &m->llc, &m->node, &m->part, &m->group, &m->shard,
+		&m->part_shard, &m->shard_cpu, &m->shard_cores, &m->group_cores,
+		&m->group_shards,
+	};
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	m->max_cpus = max_cpus;
+	for (i = 0; i < ARRAY_SIZE(arrays); i++) {
+		*arrays[i] = kunit_kcalloc(test, max_cpus, sizeof(int), GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, *arrays[i]);
+	}
+	m->topo.cpus = m->cpus;
+	m->topo.id[WQ_TOPO_CORE] = m->core;
+	m->topo.id[WQ_TOPO_LLC] = m->llc;
+	m->topo.id[WQ_TOPO_NODE] = m->node;
+	return m;
+}
+
+/* put @cpu in its place */
+static void place_cpu(struct machine *m, int cpu, int core, int llc, int node, int part, int group)
+{
+	m->core[cpu] = core;
+	m->llc[cpu] = llc;
+	m->node[cpu] = node;
+	m->part[cpu] = part;
+	m->group[cpu] = group;
+}
+
+/* the same and append it to the CPUs of @m, to be called in ascending order */
+static void append_cpu(struct machine *m, int cpu, int core, int llc, int node, int part, int group)
+{
+	m->cpus[m->topo.nr_cpus++] = cpu;
+	place_cpu(m, cpu, core, llc, node, part, group);
+}
+
+/* a machine of @nr_cores cores with one thread each on one LLC */
+static void set_plain_machine(struct machine *m, int nr_cores)
+{
+	int cpu;
+
+	m->topo.nr_cpus = 0;
+	for (cpu = 0; cpu < nr_cores; cpu++)
+		append_cpu(m, cpu, cpu, 0, 0, cpu, 0);
+}
+
+/* the nr whose @nr_cores / nr is nearest to @size, found by trying all */
+static int nearest_nr_shards(int nr_cores, int size)
+{
+	s64 best_dist = 0;
+	int nr, best = 0;
+
+	for (nr = 1; nr <= nr_cores; nr++) {
+		s64 dist = abs(nr_cores - (s64)size * nr);	/* times nr */
+
+		if (!best || dist * best < best_dist * nr) {
+			best = nr;
+			best_dist = dist;
+		}
+	}
+	return best;
+}
+
+/*
+ * What is wrong with the layout of @m in @nr_shards shards for a wanted size of
+ * @size cores, NULL if nothing.
+ */
+static const char *layout_error(struct machine *m, int nr_shards, unsigned int size)
+{
+	int i, shard, checked = -1;
+
+	if (nr_shards < 1 || nr_shards > m->topo.nr_cpus)
+		return "impossible number of shards";
+
+	for (i = 0; i < m->max_cpus; i++) {
+		m->part_shard[i] = -1;
+		m->shard_cpu[i] = -1;
+		m->shard_cores[i] = 0;
+		m->group_cores[i] = 0;
+		m->group_shards[i] = 0;
+	}
+
+	for (i = 0; i < m->topo.nr_cpus; i++) {
+		int cpu = m->cpus[i], part = m->part[cpu], group = m->group[cpu];
+
+		shard = m->shard[cpu];
+		if (shard < 0 || shard >= nr_shards)
+			return "CPU without a shard";
+		if (m->part_shard[part] < 0) {
+			m->part_shard[part] = shard;
+			m->shard_cores[shard]++;
+			m->group_cores[group]++;
+		} else if (m->part_shard[part] != shard) {
+			return "siblings split";
+		}
+		if (m->shard_cpu[shard] < 0) {
+			m->shard_cpu[shard] = cpu;
+			m->group_shards[group]++;
+		} else if (m->group[m->shard_cpu[shard]] != group) {
+			return "LLC or node crossed";
+		}
+	}
+
+	for (shard = 0; shard < nr_shards; shard++) {
+		int cores, shards, group;
+
+		if (m->shard_cpu[shard] < 0)
+			return "empty shard";
+		group = m->group[m->shard_cpu[shard]];
+		cores = m->group_cores[group];
+		shards = m->group_shards[group];
+		if (m->shard_cores[shard] < cores / shards ||
+		    m->shard_cores[shard] > DIV_ROUND_UP(cores, shards))
+			return "sizes differ by more than one core";
+		if (group != checked && shards != nearest_nr_shards(cores, size))
+			return "mean size not the nearest";
+		checked = group;
+	}
+	return NULL;
+}
+
+/* returns the number of shards, negative after a failure */
+static int check_layout(struct kunit *test, struct machine *m, unsigned int size,
+			const char *name)
+{
+	int nr_shards = wq_layout_shards(&m->topo, size, m->shard);
+	const char *error = layout_error(m, nr_shards, size);
+
+	if (!error)
+		return nr_shards;
+	KUNIT_FAIL(test, "%s, %d CPUs, size %u: %s", name, m->topo.nr_cpus, size, error);
+	return -EINVAL;
+}
+
+static const unsigned int sizes[] = { 1, 2, 3, 4, 8, 16, 32, 72, 4096 };
+
+/*
+ * Machines of @nr_llcs LLCs, each with @nr_smt cores of two threads and then
+ * @nr_single cores of one. @nr_shards is the number of shards of one LLC for
+ * each of sizes[], worked out by hand.
+ */
+static const struct {
+	const char	*name;
+	int		nr_llcs;
+	int		nr_smt;
+	int		nr_single;
+	bool		one_missing;	/* the second thread of core 5 is absent */
+	int		nr_shards[ARRAY_SIZE(sizes)];
+} machines[] = {
+	{ "NVIDIA Grace", 1, 0, 72, false, { 72, 36, 24, 18, 9, 5, 2, 1, 1 } },
+	{ "Intel Xeon 8321HC", 1, 26, 0, false, { 26, 13, 9, 7, 3, 2, 1, 1, 1 } },
+	{ "Intel Xeon 6450C", 1, 30, 0, true, { 30, 15, 10, 8, 4, 2, 1, 1, 1 } },
+	{ "Intel Xeon D-2191A", 1, 16, 0, false, { 16, 8, 5, 4, 2, 1, 1, 1, 1 } },
+	{ "AMD EPYC 9D64", 11, 8, 0, false, { 8, 4, 3, 2, 1, 1, 1, 1, 1 } },
+	{ "AMD Ryzen 3900X", 4, 3, 0, false, { 3, 2, 1, 1, 1, 1, 1, 1, 1 } },
+	{ "12 cores", 1, 0, 12, false, { 12, 6, 4, 3, 2, 1, 1, 1, 1 } },
+	{ "hybrid", 1, 8, 16, false, { 24, 12, 8, 6, 3, 2, 1, 1, 1 } },
+};
+
+/*
+ * Set @m to machines[@idx], with siblings numbered next to each other or, if
+ * @apart, with the second threads numbered after all the first ones.
+ */
+static void set_machine(struct machine *m, int idx, bool apart)
+{
+	int per_llc = machines[idx].nr_smt + machines[idx].nr_single;
+	int nr_cores = machines[idx].nr_llcs * per_llc;
+	int pass, core, thread, cpu = 0;
+
+	m->topo.nr_cpus = 0;
+	for (pass = 0; pass <= apart; pass++) {
+		for (core = 0; core < nr_cores; core++) {
+			int llc = core / per_llc;
+			bool smt = core % per_llc < machines[idx].nr_smt;
+
+			for (thread = 0; thread <= smt; thread++) {
+				if (apart && thread != pass)
+					continue;
+				if (thread && core == 5 && machines[idx].one_missing)
+					cpu++;
+				else
+					append_cpu(m, cpu++, core, llc, 0, core, llc);
+			}
+		}
+	}
+}
+
+/* catches siblings split, an LLC crossed, an uneven spread, a wrong number */
+static void shards_of_real_machines(struct kunit *test)
+{
+	struct machine *m = alloc_machine(test, 256);
+	int idx, apart, i;
+
+	for (idx = 0; idx < ARRAY_SIZE(machines); idx++) {
+		for (apart = 0; apart <= 1; apart++) {
+			set_machine(m, idx, apart);
+			for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+				int nr = machines[idx].nr_llcs * machines[idx].nr_shards[i];
+				const char *name = machines[idx].name;
+
+				KUNIT_EXPECT_EQ_MSG(test, check_layout(test, m, sizes[i], name),
+						    nr, "%s, size %u", name, sizes[i]);
+			}
+		}
+	}
+}
+
+/* catches an off-by-one in the number of shards or in the spread */
+static void shards_of_every_size(struct kunit *test)
+{
+	struct machine *m = alloc_machine(test, 256);
+	int nr_cores, size;
+
+	for (nr_cores = 1; nr_cores <= 256; nr_cores++) {
+		set_plain_machine(m, nr_cores);
+		for (size = 1; size <= 257; size++)
+			if (check_layout(test, m, size, "one LLC") < 0)
+				return;
+		if (check_layout(test, m, INT_MAX, "one LLC") < 0)
+			return;
+	}
+}
+
+/* catches an LLC or node crossed where those of siblings differ */
+static void shards_of_odd_machines(struct kunit *test)
+{
+	struct machine *m = alloc_machine(test, 64);
+	int i;
+
+	set_plain_machine(m, 1);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		KUNIT_EXPECT_EQ(test, check_layout(test, m, sizes[i], "one CPU"), 1);
+
+	/* 4 cores of 2 on CPUs 3, 5, 11, 13, 19 ..., the last sibling in another LLC */
+	m->topo.nr_cpus = 0;
+	for (i = 0; i < 7; i++)
+		append_cpu(m, i / 2 * 8 + (i % 2 ? 5 : 3), i / 2, 0, 0, i / 2, 0);
+	append_cpu(m, 3 * 8 + 5, 3, 1, 0, 4, 1);
+	KUNIT_EXPECT_EQ(test, check_layout(test, m, 8, "sibling outside the LLC"), 2);
+	KUNIT_EXPECT_EQ(test, check_layout(test, m, 2, "sibling outside the LLC"), 3);
+
+	/* an LLC of 8 cores that goes over two nodes */
+	m->topo.nr_cpus = 0;
+	for (i = 0; i < 8; i++)
+		append_cpu(m, i, i, 0, i % 2, i, i % 2);
+	KUNIT_EXPECT_EQ(test, check_layout(test, m, 8, "LLC over two nodes"), 2);
+	KUNIT_EXPECT_EQ(test, check_layout(test, m, 2, "LLC over two nodes"), 4);
+}
+
+#define RANDOM_SEED	20231109
+#define NR_RANDOM	3000
+
+/*
+ * Set @m to a random machine: up to four nodes of up to four LLCs of up to 24
+ * cores of up to four threads. In every other one the numbering is random and
+ * has holes. In one of eight an LLC may go on in the next node and the last
+ * thread of a core may have an LLC of its own.
+ */
+static void set_random_machine(struct machine *m, struct rnd_state *rnd)
+{
+	int nr_nodes = 1 + prandom_u32_state(rnd) % 4;
+	int nr_llcs = 1 + prandom_u32_state(rnd) % 4;
+	int max_cores = 1 + prandom_u32_state(rnd) % 24;
+	int max_threads = 1 + prandom_u32_state(rnd) % 4;
+	bool shuffle = prandom_u32_state(rnd) % 2;
+	bool odd = !(prandom_u32_state(rnd) % 8);
+	int core = 0, part = 0, group = 0, llc = 0, nr_llc_ids = 1, nr = 0;
+	int *number = m->part_shard;	/* scratch, the check resets it */
+	int i, j, t;
+
+	for (i = 0; i < m->max_cpus; i++) {
+		number[i] = i;
+		m->core[i] = -1;
+	}
+	for (i = m->max_cpus - 1; shuffle && i > 0; i--) {
+		j = prandom_u32_state(rnd) % (i + 1);
+		swap(number[i], number[j]);
+	}
+
+	for (i = 0; i < nr_nodes * nr_llcs; i++) {
+		int nr_cores = 1 + prandom_u32_state(rnd) % max_cores;
+		int this_group = group++;
+
+		/* the first LLC of a node may be the last one of the node before */
+		if (i && !(odd && i % nr_llcs == 0 && prandom_u32_state(rnd) % 2))
+			llc = nr_llc_ids++;
+
+		for (j = 0; j < nr_cores && nr + max_threads <= m->max_cpus; j++) {
+			int nr_threads = 1 + prandom_u32_state(rnd) % max_threads;
+			bool stray = odd && nr_threads > 1 && !(prandom_u32_state(rnd) % 8);
+			int this_part = part++;
+
+			for (t = 0; t < nr_threads - stray; t++)
+				place_cpu(m, number[nr++], core, llc, i / nr_llcs,
+					  this_part, this_group);
+			if (stray)
+				place_cpu(m, number[nr++], core, nr_llc_ids++, i / nr_llcs,
+					  part++, group++);
+			core++;
+		}
+	}
+
+	m->topo.nr_cpus = 0;
+	for (i = 0; i < m->max_cpus; i++)
+		if (m->core[i] >= 0)
+			m->cpus[m->topo.nr_cpus++] = i;
+}
+
+/* catches what depends on the numbering: a wrong sort, a level left out */
+static void shards_of_random_machines(struct kunit *test)
+{
+	struct machine *m = alloc_machine(test, 512);
+	struct rnd_state rnd;
+	int i;
+
+	kunit_info(test, "%d machines from seed %d\n", NR_RANDOM, RANDOM_SEED);
+	prandom_seed_state(&rnd, RANDOM_SEED);
+	for (i = 0; i < NR_RANDOM; i++) {
+		unsigned int size;
+
+		set_random_machine(m, &rnd);
+		size = 1 + prandom_u32_state(&rnd) % 40;
+		if (check_layout(test, m, size, "random machine") < 0) {
+			kunit_info(test, "this was machine %d\n", i);
+			return;
+		}
+	}
+}
+
+static bool never_share(int cpu0, int cpu1)
+{
+	return false;
+}
+
+/*
+ * To lay out the shards of 4096 CPUs must take less than to compare all pairs of
+ * them once, which is what setting up the cpu scope took before there were any.
+ */
+static void layout_of_4096_cpus_is_cheap(struct kunit *test)
+{
+	struct machine *m = alloc_machine(test, 4096);
+	bool (*share)(int cpu0, int cpu1) = never_share;
+	u64 layout_ns = U64_MAX, pairs_ns, start;
+	int i, j, shared = 0;
+
+	OPTIMIZER_HIDE_VAR(share);
+
+	for (i = 0; i < 4096; i++) {
+		int core = i % 2048, llc = core / 128;
+
+		append_cpu(m, i, core, llc, llc / 8, core, llc);
+	}
+
+	for (i = 0; i < 5; i++) {
+		start = ktime_get_ns();
+		KUNIT_EXPECT_EQ(test, wq_layout_shards(&m->topo, 8, m->shard), 256);
+		layout_ns = min(layout_ns, ktime_get_ns() - start);
+	}
+	KUNIT_EXPECT_EQ(test, check_layout(test, m, 8, "4096 CPUs"), 256);
+	KUNIT_EXPECT_EQ(test, check_layout(test, m, 1, "4096 CPUs"), 2048);
+	KUNIT_EXPECT_EQ(test, check_layout(test, m, 4096, "4096 CPUs"), 16);
+
+	start = ktime_get_ns();
+	for (i = 0; i < 4096; i++)
+		for (j = 0; j < i; j++)
+			shared += share(i, j);
+	pairs_ns = ktime_get_ns() - start;
+	KUNIT_EXPECT_EQ(test, shared, 0);
+
+	kunit_info(test, "layout_ns=%llu pairs_ns=%llu\n", layout_ns, pairs_ns);
+	KUNIT_EXPECT_LT(test, layout_ns, pairs_ns);
+}
+
+static void expect_shards_fit_machine(struct kunit *test)
+{
+	const struct wq_pod_type *shards = &wq_pod_types[WQ_AFFN_CACHE_SHARD];
+	const struct wq_pod_type *llcs = &wq_pod_types[WQ_AFFN_CACHE];
+	const struct wq_pod_type *nodes = &wq_pod_types[WQ_AFFN_NUMA];
+	const struct wq_pod_type *cores = &wq_pod_types[WQ_AFFN_SMT];
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		const struct cpumask *shard = shards->pod_cpus[shards->cpu_pod[cpu]];
+		const struct cpumask *llc = llcs->pod_cpus[llcs->cpu_pod[cpu]];
+		const struct cpumask *node = nodes->pod_cpus[nodes->cpu_pod[cpu]];
+		const struct cpumask *core = cores->pod_cpus[cores->cpu_pod[cpu]];
+
+		KUNIT_EXPECT_TRUE(test, cpumask_subset(shard, llc));
+		KUNIT_EXPECT_TRUE(test, cpumask_subset(shard, node));
+		if (cpumask_subset(core, llc) && cpumask_subset(core, node))
+			KUNIT_EXPECT_TRUE(test, cpumask_subset(core, shard));
+		KUNIT_EXPECT_EQ(test, shards->pod_node[shards->cpu_pod[cpu]], cpu_to_node(cpu));
+	}
+}
+
+/* on the machine that the test runs on, as far as it has CPUs to tell */
+static void shards_of_this_machine(struct kunit *test)
+{
+	expect_shards_fit_machine(test);
+}
+
+static void bogus_shard_size_changes_nothing(struct kunit *test)
+{
+	static const char * const bogus[] = {
+		"", "\n", "0", "-1", "abc", "8 cores", "2147483648", "99999999999",
+	};
+	unsigned int before = wq_cache_shard_size;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(bogus); i++) {
+		KUNIT_EXPECT_EQ_MSG(test, wq_cache_shard_size_set(bogus[i], NULL), -EINVAL,
+				    "\"%s\"", bogus[i]);
+		KUNIT_EXPECT_EQ(test, wq_cache_shard_size, before);
+	}
+}
+
+struct blocked {
+	struct work_struct	work;
+	struct completion	started;
+	struct completion	release;
+};
+
+static void blocked_fn(struct work_struct *work)
+{
+	struct blocked *blocked = container_of(work, struct blocked, work);
+
+	complete(&blocked->started);
+	wait_for_completion(&blocked->release);
+}
+
+/*
+ * Catches shards that don't follow the size, and an item that was running when
+ * the size changed and is lost, or runs again when it is queued again meanwhile.
+ */
+static void shard_size_changes_at_run_time(struct kunit *test)
+{
+	const struct wq_pod_type *shards = &wq_pod_types[WQ_AFFN_CACHE_SHARD];
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+	unsigned int before = wq_cache_shard_size;
+	struct blocked blocked;
+	char buf[16];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, attrs);
+	attrs->affn_scope = WQ_AFFN_CACHE_SHARD;
+	KUNIT_EXPECT_EQ(test, apply_workqueue_attrs(wq, attrs), 0);
+
+	INIT_WORK_ONSTACK(&blocked.work, blocked_fn);
+	init_completion(&blocked.started);
+	init_completion(&blocked.release);
+	queue_work(wq, &blocked.work);
+	wait_for_completion(&blocked.started);
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		snprintf(buf, sizeof(buf), "%u\n", sizes[i]);
+		KUNIT_EXPECT_EQ(test, wq_cache_shard_size_set(buf, NULL), 0);
+		KUNIT_EXPECT_EQ(test, wq_cache_shard_size, sizes[i]);
+		expect_shards_fit_machine(test);
+		if (sizes[i] == 1)
+			KUNIT_EXPECT_EQ(test, shards->nr_pods,
+					wq_pod_types[WQ_AFFN_SMT].nr_pods);
+		if (sizes[i] == 4096)
+			KUNIT_EXPECT_EQ(test, shards->nr_pods,
+					wq_pod_types[WQ_AFFN_CACHE].nr_pods);
+		KUNIT_EXPECT_EQ(test, work_busy(&blocked.work), WORK_BUSY_RUNNING);
+	}
+
+	reinit_completion(&blocked.started);
+	queue_work(wq, &blocked.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&blocked.started, HZ / 20));
+	complete_all(&blocked.release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&blocked.started, 10 * HZ));
+
+	snprintf(buf, sizeof(buf), "%u", before);
+	KUNIT_EXPECT_EQ(test, wq_cache_shard_size_set(buf, NULL), 0);
+	flush_work(&blocked.work);
+	destroy_work_on_stack(&blocked.work);
+	free_workqueue_attrs(attrs);
+	destroy_workqueue(wq);
+}
+
+static struct kunit_case workqueue_test_cases[] = {
+	KUNIT_CASE(scope_names_match_exactly),
+	KUNIT_CASE(bogus_default_scope_changes_nothing),
+	KUNIT_CASE(pods_partition_possible_cpus),
+	KUNIT_CASE(strict_workers_stay_in_pod),
+	KUNIT_CASE(shards_of_real_machines),
+	KUNIT_CASE_SLOW(shards_of_every_size),
+	KUNIT_CASE(shards_of_odd_machines),
+	KUNIT_CASE(shards_of_random_machines),
+	KUNIT_CASE(layout_of_4096_cpus_is_cheap),
+	KUNIT_CASE(shards_of_this_machine),
+	KUNIT_CASE(bogus_shard_size_changes_nothing),
+	KUNIT_CASE(shard_size_changes_at_run_time),
+	{}
+};
+
+static struct kunit_suite workqueue_test_suite = {
+	.name = "workqueue",
+	.test_cases = workqueue_test_cases,
+};
+
+kunit_test_suite(workqueue_test_suite);
