@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh disable=SC2034 # the jobs use the variables
+# What the jobs share. File descriptor 3 is the port to the host.
+
+WQ=/sys/devices/virtual/workqueue/writeback
+PARAMETERS=/sys/module/workqueue/parameters
+
+# fail REASON: end the job, with a reason for the host
+fail() {
+	echo "$*" >/reason
+	exit 1
+}
+
+# hold: let the host look at this machine's memory, for at most 120 seconds
+hold() {
+	echo hold >&3
+	# shellcheck disable=SC3045 # busybox has it
+	read -r -t 120 answer <&3 || fail "no answer from the host"
+	[ "$answer" = go ] || fail "the host answered \"$answer\""
+}
+
+# argument NAME: what follows NAME= on the kernel command line, up to a space
+argument() {
+	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
+}
+
+# put FILE VALUE: write VALUE (escapes such as \n allowed) with one write() and
+# print "ok", or why the kernel refused it
+put() {
+	# shellcheck disable=SC3037 # busybox has it, and unlike printf it says what failed
+	if error=$({ echo -ne "$2" >"$1"; } 2>&1); then
+		echo ok
+	else
+		echo "${error##*: }"
+	fi
+}
+
+# workers NICE: one line "POOL CPULIST" for each unbound pool whose kworkers
+# have that nice value. A strict pool's workers may run on its pod only.
+workers() {
+	cat /proc/[0-9]*/stat 2>/dev/null | awk -v nice="$1" '
+	/\(kworker\/u/ {
+		pid = $1
+		pool = $0
+		sub(/^.*\(kworker\/u/, "", pool)
+		sub(/:.*$/, "", pool)
+		sub(/^.*\) /, "")
+		if ($17 != nice)
+			next
+		status = "/proc/" pid "/status"
+		while ((getline line < status) > 0)
+			if (sub(/^Cpus_allowed_list:[ \t]*/, "", line))
+				print pool, line
+		close(status)
+	}' | sort -u
+}
+
+# confined SCOPE: make the writeback workqueue strict in SCOPE and print
+# "pods SCOPE CPULIST ...", one list per pool that serves it. That includes its
+# fallback pool, which spans all CPUs and is a pool of its own unless a pod does
+# too.
+#
+# Pools that are no longer used die some time later. So that they are never
+# counted, each call makes its pools with a nice value that no other pool has.
+nice=0
+confined() {
+	nice=$((nice + 1))
+	[ $nice -ne 20 ] || nice=-19
+	[ $nice -ne 0 ] || fail "no nice value left"
+	put $WQ/affinity_scope "$1" >/dev/null
+	scope=$(cat $WQ/affinity_scope)
+	if [ "${scope%% *}" != "$1" ]; then
+		echo "pods $1 unknown"
+		return
+	fi
+	echo 1 >$WQ/affinity_strict
+	echo $nice >$WQ/nice
+	echo "pods $1 $(workers $nice | cut -d ' ' -f 2 | tr '\n' ' ')"
+}
+
+# settled CPULIST ...: the workqueue that confined() has made strict was changed
+# by other means; give the pools that it has left about two seconds to die, until
+# it has exactly these, and print "settled CPULIST ..." with those it has
+settled() {
+	want=$(echo "$*" | tr ' ' '\n' | sort)
+	tries=0
+	while have=$(workers $nice | cut -d ' ' -f 2 | sort) && [ "$have" != "$want" ]; do
+		[ $tries -lt 20 ] || break
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	echo "settled $(echo "$have" | tr '\n' ' ')"
+}
+
+# kernel_messages: what the kernel said about workqueues since the last call
+kernel_messages() {
+	dmesg -c | sed -n 's/^\(<[0-9]*>\)\{0,1\}\(\[[^]]*\] \)\{0,1\}\(.*workqueue.*\)$/kernel \3/p' |
+		grep -v '^kernel Command line:\|^kernel Kernel command line:'
+}

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Boot a kernel in QEMU, run one job of guest/jobs in it, and say how it ended."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from wqtopology import Dump, Scenario, TopologyError, format_cpulist, load_scenario, parse_dump
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbound-workqueue"
+
+CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
+QUIT_LIMIT = 5  # seconds for QEMU to end by itself
+DUMP_LIMIT = 120  # seconds for QEMU to write the memory, and for drgn to read it
+KVM_LIMIT = 20  # seconds for the trial boot under KVM
+
+
+class BootError(Exception):
+    """One line about why there is nothing to boot, or no way to boot it."""
+
+
+class Lost(Exception):
+    """The guest did not say how it ended."""
+
+
+@dataclass(frozen=True)
+class Arch:
+    """What differs between architectures."""
+
+    image: str  # in the kernel's build directory
+    qemu: str
+    machine: str
+    cpu: str  # a model under which the guest sees threads, LLCs and nodes as the scenario has them
+    console: str
+
+
+ARCHES = (
+    Arch(
+        image="arch/x86/boot/bzImage",
+        qemu="qemu-system-x86_64",
+        machine="q35",
+        cpu="Nehalem",
+        console="ttyS0",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's build directory (O=)."""
+
+    path: Path
+    arch: Arch
+    release: str
+    modules: tuple[Path, ...]
+
+    @property
+    def image(self) -> Path:
+        return self.path / self.arch.image
+
+
+def find_kernel(path: Path) -> Kernel:
+    for arch in ARCHES:
+        if (path / arch.image).is_file():
+            release = path / "include/config/kernel.release"
+            return Kernel(
+                path=path,
+                arch=arch,
+                release=release.read_text().strip() if release.is_file() else "unknown",
+                modules=tuple(sorted(path.glob("lib/*.ko"))),
+            )
+    images = " or ".join(arch.image for arch in ARCHES)
+    raise BootError(f"{path} is not a kernel's build directory: it has no {images}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """How one boot went; record.json holds the same."""
+
+    scenario: str
+    job: str
+    verdict: str  # pass, fail or lost
+    reason: str
+    seconds: float
+    accel: str
+    release: str
+    command: list[str]
+    lines: list[str]  # what the job printed
+    tail: list[str]  # the end of the console when the guest is lost
+    dump: Dump | None  # what wq_dump.py showed
+
+
+def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:
+    """An initramfs (newc) of {path: (mode, content)}."""
+    out = bytearray()
+    for inode, (name, (mode, data)) in enumerate([*files.items(), ("TRAILER!!!", (0, b""))], 1):
+        fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+        out += b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+        out += bytes(-len(out) % 4) + data
+        out += bytes(-len(out) % 4)
+    return bytes(out)
+
+
+def initramfs(kernel: Kernel, commands: str) -> bytes:
+    """Busybox, guest/, the kernel's modules and the job's input."""
+    busybox = shutil.which("busybox")
+    if not busybox:
+        raise BootError("no busybox: install busybox-static")
+    directory, program, plain = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o755, stat.S_IFREG | 0o644
+    files: dict[str, tuple[int, bytes]] = {
+        name: (directory, b"") for name in ("bin", "dev", "proc", "sys", "jobs", "modules")
+    }
+    files["bin/busybox"] = (program, Path(busybox).read_bytes())
+    files["bin/sh"] = (stat.S_IFLNK | 0o777, b"busybox")
+    for path in sorted((ROOT / "guest").rglob("*")):
+        if path.is_file():
+            mode = program if os.access(path, os.X_OK) else plain
+            files[str(path.relative_to(ROOT / "guest"))] = (mode, path.read_bytes())
+    for module in kernel.modules:
+        files[f"modules/{module.name}"] = (plain, module.read_bytes())
+    if commands:
+        files["input"] = (plain, commands.encode())
+    return cpio(files)
+
+
+def qemu_command(
+    kernel: Kernel, scenario: Scenario, accel: str, append: str, out: Path, ports: tuple[int, int]
+) -> list[str]:
+    arch = kernel.arch
+    smp = ",".join(f"{level}={count}" for level, count in scenario.smp.items())
+    command = [arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    command += ["-machine", arch.machine, "-cpu", arch.cpu, "-accel", accel]
+    command += ["-smp", f"{scenario.cpus},{smp}", "-m", f"{scenario.memory}M"]
+    share = scenario.memory // len(scenario.nodes)
+    for node, cpus in enumerate(scenario.nodes):
+        spans = "".join(f",cpus={span}" for span in format_cpulist(cpus).split(","))
+        command += ["-object", f"memory-backend-ram,id=ram{node},size={share}M"]
+        command += ["-numa", f"node,nodeid={node},memdev=ram{node}{spans}"]
+    command += ["-kernel", str(kernel.image), "-initrd", str(out / "initramfs.cpio")]
+    command += ["-append", append]
+    command += ["-serial", f"file:{out / 'console.log'}"]
+    command += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=verdict,fd={ports[0]}"]
+    command += ["-device", "virtserialport,chardev=verdict,name=verdict"]
+    command += ["-chardev", f"socket,id=qmp,fd={ports[1]}", "-mon", "chardev=qmp,mode=control"]
+    command += ["-device", "vmcoreinfo"]
+    return command
+
+
+def read_lines(port: socket.socket, deadline: float) -> Iterator[str]:
+    """Whole lines from a port, until the other end closes it; Lost when time is up."""
+    buffer = b""
+    while True:
+        port.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            chunk = port.recv(65536)
+        except TimeoutError:
+            raise Lost("no verdict in time") from None
+        except ConnectionError:
+            return
+        if not chunk:
+            return
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace").rstrip("\r")
+
+
+def dump_memory(port: socket.socket, core: Path) -> None:
+    """Have QEMU write the guest's memory, over QMP."""
+    answers = map(json.loads, read_lines(port, time.monotonic() + DUMP_LIMIT))
+    for name, arguments in (
+        ("qmp_capabilities", {}),
+        ("dump-guest-memory", {"paging": False, "protocol": f"file:{core}"}),
+    ):
+        port.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())
+        answer = next((answer for answer in answers if answer.keys() & {"return", "error"}), None)
+        if not answer or "error" in answer:
+            raise Lost(f"QEMU {name}: {answer['error'].get('desc') if answer else 'no answer'}")
+
+
+def follow(
+    port: socket.socket,
+    deadline: float,
+    on_hold: Callable[[], None],
+    on_line: Callable[[str], None],
+) -> tuple[str, str]:
+    """Listen to the guest until its verdict: ("pass", "") or ("fail", reason), or else Lost."""
+    for line in read_lines(port, deadline):
+        if line.startswith("| "):
+            on_line(line[2:])
+        elif line == "hold":
+            on_hold()
+            port.sendall(b"go\n")
+        elif line == "verdict pass":
+            return "pass", ""
+        elif line.startswith("verdict fail "):
+            return "fail", line.removeprefix("verdict fail ")
+        else:
+            raise Lost(f"the guest said {line!r}, which is no verdict")
+    raise Lost("the guest ended without a verdict")
+
+
+def console_tail(out: Path) -> list[str]:
+    """The last lines of the console, free of anything that could upset a terminal."""
+    console = out / "console.log"
+    text = console.read_text(errors="replace") if console.is_file() else ""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x20-\x7e\n\t]", "", text)
+    return text.splitlines()[-CONSOLE_TAIL:]
+
+
+def ended(qemu: subprocess.Popen[bytes], limit: float) -> bool:
+    """Whether QEMU has ended by itself, or does so soon."""
+    try:
+        qemu.wait(limit)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def read_core(kernel: Kernel, core: Path, wq_dump: Path, out: Path) -> Dump:
+    """Run wq_dump.py on a memory dump; its output stays in wq_dump.log."""
+    path = os.pathsep.join(
+        [str(Path(sys.executable).parent), str(CACHE / "venv/bin"), os.environ.get("PATH", "")]
+    )
+    drgn = shutil.which("drgn", path=path)
+    if not drgn:
+        raise BootError("no drgn: install it from PyPI")
+    try:
+        result = subprocess.run(
+            [drgn, "-c", str(core), "-s", str(kernel.path / "vmlinux"), str(wq_dump)],
+            env=os.environ | {"DEBUGINFOD_URLS": ""},
+            capture_output=True,
+            text=True,
+            timeout=DUMP_LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        raise TopologyError(f"drgn took more than {DUMP_LIMIT} s") from None
+    (out / "wq_dump.log").write_text(result.stdout)
+    if result.returncode:
+        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        raise TopologyError(f"drgn {wq_dump.name}: {last}")
+    return parse_dump(result.stdout)
+
+
+def kvm_works(kernel: Kernel) -> bool:
+    """Whether a boot under KVM was seen to work; tried once per host kernel and CPU."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    cpuinfo = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    model = re.findall(r"^(?:vendor_id|model name|stepping|flags)\s*:.*", cpuinfo, re.MULTILINE)
+    host = "\n".join([platform.release(), platform.version(), kernel.arch.qemu, *model])
+    memo = CACHE / "kvm" / hashlib.sha256(host.encode()).hexdigest()[:16]
+    if not memo.is_file():
+        single = load_scenario(ROOT / "scenarios/single.toml")
+        record = boot(
+            kernel, single, "hello", memo.parent / "trial", accel="kvm", timeout=KVM_LIMIT
+        )
+        memo.write_text(record.verdict + "\n")
+    return memo.read_text() == "pass\n"
+
+
+def choose_accel(kernel: Kernel, scenario: Scenario) -> str:
+    if kvm_works(kernel):
+        return "kvm"
+    cores = len(os.sched_getaffinity(0))
+    return f"tcg,thread={'multi' if scenario.cpus <= cores else 'single'}"
+
+
+def boot(
+    kernel: Kernel,
+    scenario: Scenario,
+    job: str,
+    out: Path,
+    *,
+    append: str = "",
+    commands: str = "",
+    timeout: float | None = None,
+    wq_dump: Path | None = None,
+    accel: str | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+) -> Record:
+    """Boot, run the job, write record.json. The guest never outlives this call."""
+    accel = accel or choose_accel(kernel, scenario)
+    out = out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    if not shutil.which(kernel.arch.qemu):
+        raise BootError(f"no {kernel.arch.qemu}: install qemu-system")
+    for name in ("record.json", "console.log", "qemu.log", "wq_dump.log", "core"):
+        (out / name).unlink(missing_ok=True)
+    (out / "initramfs.cpio").write_bytes(initramfs(kernel, commands))
+    core = out / "core"
+    lines: list[str] = []
+    dump = None
+
+    def keep(line: str) -> None:
+        lines.append(line)
+        on_line(line)
+
+    verdict_port, verdict_end = socket.socketpair()
+    qmp_port, qmp_end = socket.socketpair()
+    ends = (verdict_end.fileno(), qmp_end.fileno())
+    boot_args = [f"console={kernel.arch.console}", "panic=-1", "panic_on_warn=1", f"job={job}"]
+    boot_args += [part for part in (scenario.append, append) if part]
+    command = qemu_command(kernel, scenario, accel, " ".join(boot_args), out, ends)
+    start = time.monotonic()
+    deadline = start + (scenario.timeout if timeout is None else timeout)
+
+    def hold() -> None:
+        if wq_dump:
+            dump_memory(qmp_port, core)
+
+    try:
+        with (out / "qemu.log").open("wb") as log, verdict_port, qmp_port:
+            with verdict_end, qmp_end:
+                # setpriv: should this process be killed, QEMU goes with it
+                qemu = subprocess.Popen(
+                    ["setpriv", "--pdeathsig", "KILL", *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=ends,
+                )
+            try:
+                verdict, reason = follow(verdict_port, deadline, hold, keep)
+                seconds = time.monotonic() - start
+                if not ended(qemu, QUIT_LIMIT):
+                    verdict, reason = "lost", f"verdict {verdict}, but the guest did not end"
+            except Lost as error:
+                verdict, reason, seconds = "lost", str(error), time.monotonic() - start
+                limit = QUIT_LIMIT if time.monotonic() < deadline else 0
+                if ended(qemu, limit) and qemu.returncode:
+                    said = (out / "qemu.log").read_text(errors="replace").strip().splitlines()
+                    reason = f"QEMU ended with status {qemu.returncode}: {' '.join(said[-1:])}"
+            finally:
+                qemu.kill()
+                qemu.wait()
+        if verdict == "pass" and wq_dump:
+            try:
+                dump = read_core(kernel, core, wq_dump, out)
+            except TopologyError as error:
+                verdict, reason = "fail", str(error)
+    finally:
+        core.unlink(missing_ok=True)
+    record = Record(
+        scenario=scenario.name,
+        job=job,
+        verdict=verdict,
+        reason=reason,
+        seconds=round(seconds, 1),
+        accel=accel,
+        release=kernel.release,
+        command=command,
+        lines=lines,
+        tail=console_tail(out) if verdict == "lost" else [],
+        dump=dump,
+    )
+    text = json.dumps(asdict(record), default=format_cpulist, indent=1)
+    (out / "record.json").write_text(text + "\n")
+    return record
