@@ -200,10 +200,10 @@ def parse_dump(text: str) -> Dump:
     pools = {
         int(pool): _mask(words)
         for pool, words in re.findall(
-            r"^pool\[(\d+)\].* pod_cpus=([0-9a-fx ]*?)(?: strict)?$", text, re.M
+            r"^pool\[(\d+)\].* pod_cpus=([0-9a-fx ]*?)(?: strict)?$", text, re.MULTILINE
         )
     }
-    rows = re.findall(r"^(\S+) +(?:unbound|ordered)(?:,S)? +((?:\d+ +)*)\d+$", text, re.M)
+    rows = re.findall(r"^(\S+) +(?:unbound|ordered)(?:,S)? +((?:\d+ +)*)\d+$", text, re.MULTILINE)
     pool_of = {name: tuple(int(pool) for pool in row.split()) for name, row in rows}
     if not pools or not pool_of:
         raise TopologyError("dump: no unbound pools or no unbound workqueues")

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import wqboot  # noqa: E402
-from wqtopology import load_scenario  # noqa: E402
+import wqboot
+from wqtopology import load_scenario
 
 NO_KERNEL = "no kernel given: pass --kernel"
 AT_ONCE = 2  # boots at a time; each keeps one core busy
