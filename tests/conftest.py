@@ -2,6 +2,7 @@
 """Options for the tests that boot a kernel, the boots they share, and the tally."""
 
 import os
+import signal
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell ignores SIGINT in what it runs in the background, and so would all that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "boot(boot): the boot that the record fixture gives")
     if config.getoption("--kernel") and not config.getoption("--wq-dump"):
         raise pytest.UsageError("--kernel needs --wq-dump")
