@@ -8,8 +8,14 @@ import pytest
 from conftest import Boot
 from wqboot import Record
 
+MACHINES = ["single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11"]
 
-@pytest.mark.boot(Boot("one-llc-12", "kunit"))
-def test_kunit(record: Record) -> None:
+
+@pytest.mark.parametrize(
+    "machine",
+    [pytest.param(name, marks=pytest.mark.boot(Boot(name, "kunit"))) for name in MACHINES],
+)
+def test_kunit(record: Record, machine: str) -> None:
+    assert record.scenario == machine
     results = [line for line in record.lines if line.startswith("ok ")]
     assert [line for line in results if line.split()[2] == "workqueue"], "no suite named workqueue"
