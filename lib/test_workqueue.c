@@ -51,8 +51,8 @@
  *
  * Memory does not grow with the number of items. A producer takes 16 KiB for its
  * histograms and two cache lines for each item of its window, which the allocator
- * rounds up to a power of two: 32 KiB by default, 256 KiB at most. With 512 CPUs
- * that is 16 MiB, 128 MiB at most.
+ * may round up to a power of two. Producers have 131072 items in flight at most.
+ * With 512 CPUs that is 16 MiB by default, and less than 48 MiB in any case.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -113,7 +113,7 @@ MODULE_PARM_DESC(items, "Work items that each producer queues, 1 to 100000000 (d
 
 static char *window = "32";
 module_param(window, charp, 0444);
-MODULE_PARM_DESC(window, "Items in flight per producer, except in modes serial and chain, 1 to 1024 (default 32)");
+MODULE_PARM_DESC(window, "Items in flight per producer, 1 to 131072 / threads (default 32), not for serial and chain");
 
 static char *work_ns = "0";
 module_param(work_ns, charp, 0444);
@@ -121,7 +121,7 @@ MODULE_PARM_DESC(work_ns, "Time for which an item keeps its CPU busy, 0 to 10000
 
 static char *sleep_us = "1000";
 module_param(sleep_us, charp, 0444);
-MODULE_PARM_DESC(sleep_us, "Time for which an item sleeps in mode sleep, 1 to 500000 (default 1000)");
+MODULE_PARM_DESC(sleep_us, "Time for which an item sleeps in mode sleep, 1 to 250000 (default 1000)");
 
 static char *max_active = "0";
 module_param(max_active, charp, 0444);
@@ -501,8 +501,8 @@ static int run_producers(struct run *run, unsigned int nr_items, u64 *kworkers_p
 	while (nr--)
 		kthread_stop(run->producers[nr]->task);
 
-	/* Where items are stuck, the caller wants to tell so before it waits. */
-	if (ret != -EIO)
+	/* The last functions may not have returned. On an error it is for free_run(). */
+	if (!ret)
 		flush_workqueue(run->wq);
 	return ret;
 }
@@ -673,11 +673,14 @@ static int do_run(struct run *run)
 	return 0;
 }
 
-/* waits for items in flight */
+/* Its producers are gone. Items that are still queued are not worth executing. */
 static void free_run(struct run *run)
 {
-	unsigned int i;
+	unsigned int i, j;
 
+	for (i = 0; i < run->params.threads && run->producers[i]; i++)
+		for (j = 0; j < run->params.window; j++)
+			cancel_work_sync(&run->producers[i]->items[j].work);
 	if (!IS_ERR_OR_NULL(run->scope_file))
 		filp_close(run->scope_file, NULL);
 	if (run->wq)

@@ -115,6 +115,12 @@ static const char * const bench_scopes[] = {
 #define BENCH_SCOPES	"cpu, smt, cache_shard, cache, numa, system, default"
 #define BENCH_MAX_ITEMS	100000000
 
+/*
+ * Items in flight, of all producers: bounds memory, and the time that it takes to
+ * end a run.
+ */
+#define BENCH_MAX_IN_FLIGHT	131072
+
 struct bench_params {
 	unsigned int	scopes;		/* bit N: bench_scopes[N] */
 	unsigned int	mode;
@@ -140,9 +146,9 @@ static const struct {
 #define BENCH_NUMBER(name, min, max)	{ #name, offsetof(struct bench_params, name), min, max }
 	BENCH_NUMBER(threads, 0, 0),		/* up to the number of CPUs */
 	BENCH_NUMBER(items, 1, BENCH_MAX_ITEMS),
-	BENCH_NUMBER(window, 1, 1024),
+	BENCH_NUMBER(window, 1, BENCH_MAX_IN_FLIGHT),
 	BENCH_NUMBER(work_ns, 0, 100000000),
-	BENCH_NUMBER(sleep_us, 1, 500000),
+	BENCH_NUMBER(sleep_us, 1, 250000),
 	BENCH_NUMBER(max_active, 0, WQ_MAX_ACTIVE),
 	BENCH_NUMBER(strict, 0, 1),
 	BENCH_NUMBER(spread, 0, 1),
@@ -272,6 +278,11 @@ static inline int bench_check_params(struct bench_params *params, const struct c
 		params->threads = params->mode == MODE_FANOUT ? 1 : nr_cpus;
 	if (params->mode == MODE_SERIAL || params->mode == MODE_CHAIN)
 		params->window = 1;
+	if (params->window > BENCH_MAX_IN_FLIGHT / params->threads) {
+		pr_err("window=%u is not in 1 to %u, for %u producers\n", params->window,
+		       BENCH_MAX_IN_FLIGHT / params->threads, params->threads);
+		return -EINVAL;
+	}
 	return 0;
 }
 

@@ -121,8 +121,8 @@ static void good_params_are_taken(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, params);
 	KUNIT_EXPECT_EQ(test, 0, set_params(params, "scopes=cache,cpu mode=burst threads=1\n"));
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, "cpus=0 items=100000000 window=1024"));
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, " work_ns=100000000  sleep_us=500000\t"));
+	KUNIT_EXPECT_EQ(test, 0, set_params(params, "cpus=0 items=100000000 window=131072"));
+	KUNIT_EXPECT_EQ(test, 0, set_params(params, " work_ns=100000000  sleep_us=250000\t"));
 	KUNIT_EXPECT_EQ(test, 0, set_params(params, "max_active=512 strict=1\nspread=1 "));
 	KUNIT_EXPECT_EQ(test, 0, set_params(params, "warmup=0 repeat=0x3e8"));
 	KUNIT_EXPECT_EQ(test, params->scopes, BIT(0) | BIT(3));
@@ -130,9 +130,9 @@ static void good_params_are_taken(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, params->threads, 1);
 	KUNIT_EXPECT_TRUE(test, cpumask_equal(&params->cpus, cpumask_of(0)));
 	KUNIT_EXPECT_EQ(test, params->items, 100000000);
-	KUNIT_EXPECT_EQ(test, params->window, 1024);
+	KUNIT_EXPECT_EQ(test, params->window, 131072);
 	KUNIT_EXPECT_EQ(test, params->work_ns, 100000000);
-	KUNIT_EXPECT_EQ(test, params->sleep_us, 500000);
+	KUNIT_EXPECT_EQ(test, params->sleep_us, 250000);
 	KUNIT_EXPECT_EQ(test, params->max_active, 512);
 	KUNIT_EXPECT_EQ(test, params->strict, 1);
 	KUNIT_EXPECT_EQ(test, params->spread, 1);
@@ -162,8 +162,8 @@ static void bad_params_are_refused(struct kunit *test)
 		"scopes=cpu,,smt", "scopes=Cache", "mode=", "mode=ser", "mode=burst,chain",
 		"mode=0", "threads=-1", "threads=4294967296", "threads=1000000", "threads=x",
 		"cpus=x", "cpus=3-1", "cpus=-1", "cpus=1000000", "items=0", "items=100000001",
-		"items=", "items=1k", "items=1.5", "items=-1", "window=0", "window=1025",
-		"work_ns=100000001", "work_ns=-1", "sleep_us=0", "sleep_us=500001",
+		"items=", "items=1k", "items=1.5", "items=-1", "window=0", "window=131073",
+		"work_ns=100000001", "work_ns=-1", "sleep_us=0", "sleep_us=250001",
 		"max_active=-1", "max_active=1000000", "strict=2", "strict=y", "spread=2",
 		"warmup=100000001", "repeat=0", "repeat=1001", "item=1", "items", "=", "=1",
 	};
@@ -196,6 +196,13 @@ static void params_fit_the_cpus(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
 	KUNIT_EXPECT_EQ(test, params->threads, 1);
 	KUNIT_EXPECT_EQ(test, params->window, 8);
+	params->threads = num_possible_cpus();
+	params->window = BENCH_MAX_IN_FLIGHT / params->threads;
+	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
+	params->window++;
+	KUNIT_EXPECT_EQ(test, -EINVAL, bench_check_params(params, cpu_possible_mask));
+	params->window = 8;
+	params->threads = 1;
 
 	/* CPUs that are not online, which here are all but the first */
 	if (num_possible_cpus() > 1)
