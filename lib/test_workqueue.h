@@ -171,12 +171,11 @@ static inline int bench_find(const char * const *names, int nr, const char *word
 
 static inline int bench_set_scopes(struct bench_params *params, const char *value)
 {
-	const char *word;
+	const char *word = value;
 	int i;
 
 	params->scopes = 0;
-	for (word = value; word; word = strchr(word, ',')) {
-		word += word != value;
+	while (word) {
 		i = bench_find(bench_scopes, ARRAY_SIZE(bench_scopes), word);
 		if (i < 0) {
 			pr_err("scopes=%.64s is not a comma-separated list of " BENCH_SCOPES "\n",
@@ -184,6 +183,9 @@ static inline int bench_set_scopes(struct bench_params *params, const char *valu
 			return -EINVAL;
 		}
 		params->scopes |= BIT(i);
+		word = strchr(word, ',');
+		if (word)
+			word++;
 	}
 	return 0;
 }
