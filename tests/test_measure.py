@@ -14,7 +14,7 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts/measure"
 LINE = (
-    "test_workqueue: scope=cache threads=2 items=10000 items_per_sec=19318 "
+    "test_workqueue: scope=cache mode=serial threads=2 items=10000 items_per_sec=19318 "
     "queue_p50_ns=3967 queue_p90_ns=26111 queue_p95_ns=33791"
 )
 
@@ -43,7 +43,7 @@ def test_results_are_read(measure: ModuleType) -> None:
     }
 
 
-@pytest.mark.parametrize("cut", [LINE[:-5] + "=", LINE.replace("10000", "1k"), LINE[:60]])
+@pytest.mark.parametrize("cut", [LINE[:-5] + "=", LINE.replace("10000", "1k"), LINE[:75]])
 def test_cut_line_is_an_error(measure: ModuleType, cut: str) -> None:
     with pytest.raises(measure.MeasureError):
         measure.parse_results([cut])
