@@ -227,10 +227,12 @@ struct row {
 };
 
 /*
- * @lock guards rows, nr_rows and last_error, and serializes those who start a
- * run: there is one workqueue of that name in sysfs. While active_run is set, the
- * run belongs to the controller, which alone clears it.
+ * @start_lock serializes those who start a run: there is one workqueue of that
+ * name in sysfs. While active_run is set, the run belongs to the controller, which
+ * alone clears it. @lock guards rows, nr_rows and last_error. It is taken while a
+ * file of debugfs is read, so no file is read while it is held.
  */
+static DEFINE_MUTEX(start_lock);
 static DEFINE_MUTEX(lock);
 static DECLARE_WAIT_QUEUE_HEAD(changed);	/* active_run */
 static struct run *active_run;
@@ -769,10 +771,10 @@ static int start_run(struct bench_params *params)
 	cpus_read_unlock();
 	if (ret)
 		return ret;
-	ret = mutex_lock_interruptible(&lock);
+	ret = mutex_lock_interruptible(&start_lock);
 	if (ret)
 		return ret;
-	if (active_run) {
+	if (READ_ONCE(active_run)) {
 		ret = -EBUSY;
 		goto out;
 	}
@@ -784,7 +786,7 @@ static int start_run(struct bench_params *params)
 	smp_store_release(&active_run, run);	/* all of it is there */
 	wake_up_all(&changed);
 out:
-	mutex_unlock(&lock);
+	mutex_unlock(&start_lock);
 	return ret;
 }
 
@@ -839,7 +841,7 @@ static ssize_t run_write(struct file *file, const char __user *ubuf, size_t coun
 static int run_show(struct seq_file *m, void *unused)
 {
 	mutex_lock(&lock);
-	if (active_run)
+	if (READ_ONCE(active_run))
 		seq_puts(m, "running\n");
 	else
 		seq_printf(m, "idle %d\n", last_error);

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The test_workqueue module when allocations fail. Needs a kernel with configs/fault.
+
+Seen failing: with a run that is not freed when it cannot be made, and with parameters that
+are not freed when loading fails.
+"""
+
+import pytest
+from conftest import Boot
+from wqboot import Record
+
+
+@pytest.mark.boot(Boot("bench-2", "faults"))
+def test_failed_allocations_leave_nothing(record: Record) -> None:
+    for line in record.lines:
+        if line.startswith("skipped"):
+            pytest.skip(line)
+    numbers = {
+        line.split()[0]: [int(word) for word in line.split()[1:]] for line in record.lines[:3]
+    }
+    assert numbers["run"][0] > 20
+    assert numbers["load"][0] > 100
+    assert min(numbers["random"]) > 20
+    assert record.lines[3:] == []
