@@ -164,6 +164,16 @@ commit_base() {
 	git tag base
 }
 
+# kbuild_env: from here on kernels are built with the cache's compiler output, and
+# alike whoever builds them and when. Variables given to a make that calls this
+# are not for the kernel's.
+kbuild_env() {
+	unset MAKEFLAGS MFLAGS MAKEOVERRIDES
+	export CCACHE_DIR=$CACHE/ccache CCACHE_MAXSIZE=4G
+	export KBUILD_BUILD_TIMESTAMP=2024-11-17 KBUILD_BUILD_USER=unbound-workqueue
+	export KBUILD_BUILD_HOST=localhost
+}
+
 # as_root COMMAND...: fails where neither root nor sudo without a password is
 # to be had.
 as_root() {
