@@ -91,15 +91,26 @@ list_bases() {
 	find "$ROOT/bases" -maxdepth 1 -type f -printf '%f\n' | sort -V
 }
 
+# list_series: those that there are patches for, oldest first.
+list_series() {
+	local base
+
+	for base in $(list_bases); do
+		[[ ! -d $ROOT/patches/$base ]] || echo "$base"
+	done
+}
+
 # default_base: the oldest one, the long-term kernel that the work is for.
 default_base() {
 	list_bases | sed -n 1p
 }
 
-# load_base BASE: sets PACKAGE, SERIES and MINIMUM.
+# load_base BASE: sets PACKAGE, SERIES, MINIMUM, and SUITE ('' is apt's own choice).
+# shellcheck disable=SC2034
 load_base() {
 	local known
 
+	SUITE=''
 	if [[ $1 != */* && -f $ROOT/bases/$1 ]]; then
 		# shellcheck disable=SC1090
 		. "$ROOT/bases/$1"

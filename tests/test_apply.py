@@ -305,7 +305,7 @@ def test_interrupt_leaves_no_trace(project: Project, ksrc: Path, sig: signal.Sig
         (["unborn"], "without a commit"),
         (["ksrc", "base"], "not empty"),
         (["ksrc", "ksrc/dest"], "is inside"),
-        (["--base", "5.4", "ksrc"], "the bases are: 6.12"),
+        (["--base", "5.4", "ksrc"], "the bases are: 6.12 7.3"),
         (["--series", "empty", "ksrc"], "no patches in"),
     ],
 )
@@ -344,6 +344,13 @@ def test_nearest_base(project: Project, source: Path, version: str, base: str) -
     write(source / "Makefile", f"VERSION = {major}\nPATCHLEVEL = {minor}\nSUBLEVEL = 1\n")
     done = project.run("apply", "--check", source)
     assert done.returncode == 0 and f"Linux {version}: taking the series for {base}" in done.stderr
+
+
+# Broken on purpose: the newest base taken, though there are no patches for it.
+def test_base_without_a_series(project: Project, source: Path) -> None:
+    write(source / "Makefile", "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 1\n")
+    done = project.run("apply", "--check", source)
+    assert done.returncode == 0 and "taking the series for 6.12" in done.stderr
 
 
 # Broken on purpose: the cover letter named 0000-cover.patch.

@@ -48,7 +48,7 @@ def differing(root: Path, series: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("base", sorted(path.name for path in (ROOT / "bases").iterdir()))
+@pytest.mark.parametrize("base", sorted(path.name for path in (ROOT / "patches").iterdir()))
 def test_new_files_are_those_of_the_patches(base: str) -> None:
     series = ROOT / "patches" / base
     assert list(series.glob("*.patch")), f"there are no patches in {series}"

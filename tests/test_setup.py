@@ -20,11 +20,11 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def make_deb(project: Project, version: str) -> None:
+def make_deb(project: Project, version: str, base: str = BASE) -> None:
     """A package of a source, in the directory that the made-up apt serves."""
     work = project.tmp / f"make-{version}"
     upstream = version.partition("-")[0]
-    top = f"linux-source-{BASE}"
+    top = f"linux-source-{base}"
     write(work / top / "Makefile", f"VERSION = 6\nPATCHLEVEL = 12\n# {upstream}\n")
     write(work / top / "Kbuild", "\n")
     write(work / top / "kernel/workqueue.c", lines("wq"))
@@ -243,3 +243,152 @@ def test_obtain_keeps_two_versions(project: Project, path: str) -> None:
     kept = sorted(item.name for item in (cache(project) / "base").iterdir())
     assert kept == ["6.12.116-1", "6.12.117-1", "7.3.1-1"]
     assert len(list((cache(project) / "download").iterdir())) == 1
+
+
+# --- a base of a suite ------------------------------------------------------------------------
+
+SUITE = "trixie-backports"
+MIRROR = "http://mirror.example/debian"
+KEYS = "Signed-By: /usr/share/keyrings/some.gpg"
+
+
+@pytest.fixture
+def suite(project: Project, path: str) -> str:
+    """The same for 7.3: its packages are known only to an apt that was told to read the suite."""
+    write(
+        project.tmp / "etc/sources.list.d/x.sources",
+        f"# Types: old\nTypes: deb\nURIs: http://other.example/debian\nSigned-By: other\n\n"
+        f"Types: deb\n# a comment\nURIs: {MIRROR}\nSuites: bookworm\n{KEYS}\n more.gpg\n\n"
+        "Types: deb\nURIs: http://third.example\n",
+    )
+    project.shim(
+        "apt-config",
+        f"echo \"parts='{project.tmp}/etc/sources.list.d'; list='{project.tmp}/etc/sources.list'\"",
+    )
+    project.shim(
+        "apt-cache",
+        f"""
+        [[ $* == *" -c "*apt.conf ]] || exit 0
+        cd {project.tmp}/served
+        for deb in linux-source-7.3_*.deb; do
+            [[ -e $deb ]] || exit 0
+            version=${{deb#*_}}
+            echo "linux-source-7.3 | ${{version%_all.deb}} | {MIRROR} {SUITE}/main amd64 Packages"
+        done""",
+    )
+    return project.shim(
+        "apt-get",
+        f"""
+        echo "$*" >>{project.tmp}/apt-log
+        case $1 in
+        indextargets) echo {MIRROR}/ ;;
+        update) [[ ! -e {project.tmp}/no-pubkey ]] || grep -qs keyring.gpg \
+            {cache(project)}/apt-{SUITE}/sources.d/* || {{ echo "W: NO_PUBKEY 6ED0"; exit 100; }}
+            [[ ! -e {project.tmp}/no-network ]] || {{ echo "E: no network"; exit 100; }} ;;
+        download) last=${{!#}}
+            cp {project.tmp}/served/"${{last%=*}}"_*.deb . 2>/dev/null ;;
+        esac""",
+    )
+
+
+# Broken on purpose: the machine's lists refreshed instead; the key of another mirror.
+def test_obtain_from_a_suite(project: Project, suite: str) -> None:
+    make_deb(project, "7.3.4-1~bpo13+1", "7.3")
+    before = sorted((p, p.read_text()) for p in (project.tmp / "etc").rglob("*") if p.is_file())
+    done = project.run("obtain", "7.3", PATH=suite)
+    repo = cache(project) / "base/7.3.4-1~bpo13+1"
+    assert (done.returncode, done.stdout) == (0, f"{repo}\n"), done.stderr
+    folder = cache(project) / f"apt-{SUITE}"
+    assert (folder / "sources.d/suite.sources").read_text().splitlines() == [
+        "Types: deb",
+        f"URIs: {MIRROR}/",
+        f"Suites: {SUITE}",
+        "Components: main",
+        "Targets: Packages",
+        KEYS,
+        " more.gpg",
+    ]
+    calls = apt_log(project).splitlines()
+    updates = [call for call in calls if call.startswith("update")]
+    assert len(updates) == 1 and f"-c {folder}/apt.conf" in updates[0]
+    assert "--allow-unauthenticated" not in apt_log(project)
+    downloads = [call for call in calls if call.startswith("download")]
+    assert len(downloads) == 1 and f"-c {folder}/apt.conf" in downloads[0]
+    conf = (folder / "apt.conf").read_text()
+    for setting in ("Dir::State::lists", "Dir::Cache", "Dir::Etc::sourceparts"):
+        assert f'{setting} "{folder}/' in conf
+    after = sorted((p, p.read_text()) for p in (project.tmp / "etc").rglob("*") if p.is_file())
+    assert before == after
+
+    # Its lists are read once a day.
+    again = project.run("obtain", "7.3", PATH=suite)
+    assert (again.returncode, again.stdout) == (0, f"{repo}\n")
+    assert len([c for c in apt_log(project).splitlines() if c.startswith("update")]) == 1
+
+
+# Broken on purpose: no second update; the keys not taken from the package.
+def test_obtain_with_keys_that_are_too_old(project: Project, suite: str) -> None:
+    make_deb(project, "7.3.4-1", "7.3")
+    write(project.tmp / "no-pubkey", "")
+    work = project.tmp / "keys"
+    write(work / "usr/share/keyrings/debian-archive-keyring.gpg", "new keys")
+    write(
+        work / "DEBIAN/control",
+        "Package: debian-archive-keyring\nVersion: 2\nArchitecture: all\nMaintainer: A <a@b>\n"
+        "Description: x\n",
+    )
+    subprocess.run(
+        ["dpkg-deb", "-b", work, project.tmp / "served/debian-archive-keyring_2_all.deb"],
+        check=True,
+        capture_output=True,
+    )
+    done = project.run("obtain", "7.3", PATH=suite)
+    assert done.returncode == 0, done.stderr
+    folder = cache(project) / f"apt-{SUITE}"
+    assert (folder / "keyring.gpg").read_text() == "new keys"
+    sources = (folder / "sources.d/suite.sources").read_text()
+    assert f"Signed-By: {folder}/keyring.gpg" in sources
+    calls = [c for c in apt_log(project).splitlines() if "debian-archive-keyring" in c]
+    assert len(calls) == 1 and "apt.conf" not in calls[0]  # the machine's own apt, and keys
+
+
+# Broken on purpose: the reason of apt not shown.
+def test_obtain_from_a_suite_that_is_out_of_reach(project: Project, suite: str) -> None:
+    write(project.tmp / "no-network", "")
+    done = project.run("obtain", "7.3", PATH=suite)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{SUITE}: E: no network" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert f"apt knows no package linux-source-7.3 in {SUITE}" in last
+
+    (project.tmp / "no-network").unlink()
+    make_deb(project, "7.3.4-1", "7.3")
+    first = project.run("obtain", "7.3", PATH=suite)
+    assert first.returncode == 0, first.stderr
+    for deb in (project.tmp / "served").iterdir():
+        deb.unlink()
+    done = project.run("obtain", "7.3", PATH=suite)
+    assert (done.returncode, done.stdout) == (0, first.stdout)
+    assert "using 7.3.4-1 from the cache" in done.stderr
+
+
+# Broken on purpose: without the list of one line for a source.
+def test_obtain_with_sources_of_one_line(project: Project, suite: str) -> None:
+    make_deb(project, "7.3.4-1", "7.3")
+    (project.tmp / "etc/sources.list.d/x.sources").unlink()
+    write(
+        project.tmp / "etc/sources.list",
+        "deb http://other.example/debian bookworm main\n"
+        f"deb [arch=amd64 signed-by=/k/a.gpg,/k/b.gpg] {MIRROR} bookworm main\n",
+    )
+    assert project.run("obtain", "7.3", PATH=suite).returncode == 0
+    sources = cache(project) / f"apt-{SUITE}/sources.d/suite.sources"
+    assert sources.read_text().splitlines()[-1] == "Signed-By: /k/a.gpg /k/b.gpg"
+
+
+# Broken on purpose: a base of a suite taken from apt's own lists.
+def test_obtain_without_a_mirror(project: Project, suite: str) -> None:
+    project.shim("apt-get", "exit 0")
+    done = project.run("obtain", "7.3", PATH=suite)
+    assert done.returncode == 1
+    assert f"has no Debian mirror to get {SUITE} from" in done.stderr
