@@ -87,16 +87,22 @@ class Scenario:
 
     name: str
     smp: dict[str, int]  # sockets, dies, cores, threads: what each level has of the next
-    nodes: Pods  # CPUs of each NUMA node
+    nodes: Pods  # CPUs of each NUMA node, which may be none
     memory: int  # MiB
+    memoryless: frozenset[int]  # nodes without memory
     timeout: int  # seconds for one boot, on a slow host
     append: str  # boot parameters
     default: str  # the scope in force after boot
     pods: dict[str, Pods]  # by scope; none when only timings are wanted of it
+    icount: int | None = None  # an instruction takes 2^icount ns of the guest's time
 
     @property
     def cpus(self) -> int:
         return self.smp["sockets"] * self.smp["dies"] * self.smp["cores"] * self.smp["threads"]
+
+    @property
+    def memory_nodes(self) -> tuple[int, ...]:
+        return tuple(node for node in range(len(self.nodes)) if node not in self.memoryless)
 
     def shards(self, size: int) -> Pods:
         """The shards of this machine when the size is not the default one."""
@@ -114,6 +120,13 @@ def _pods(value: object) -> Pods:
     raise TopologyError(f"pods are a list of cpulists or {{span, each}}, not {value!r}")
 
 
+def _nodes(value: object) -> Pods:
+    """The CPUs of each node as for pods, but in a list "" is a node that has none."""
+    if isinstance(value, list):
+        return tuple(parse_cpulist(item) if item else frozenset() for item in map(str, value))
+    return _pods(value)
+
+
 def load_scenario(path: Path) -> Scenario:
     try:
         data = tomllib.loads(path.read_text())
@@ -122,12 +135,14 @@ def load_scenario(path: Path) -> Scenario:
             smp={
                 level: int(data["smp"][level]) for level in ("sockets", "dies", "cores", "threads")
             },
-            nodes=_pods(data["nodes"]),
+            nodes=_nodes(data["nodes"]),
             memory=int(data["memory"]),
+            memoryless=frozenset(map(int, data.get("memoryless", []))),
             timeout=int(data["timeout"]),
             append=str(data.get("append", "")),
             default=str(data["default"]),
             pods={scope: _pods(pods) for scope, pods in data.get("pods", {}).items()},
+            icount=int(data["icount"]) if "icount" in data else None,
         )
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}") from None
@@ -138,6 +153,8 @@ def load_scenario(path: Path) -> Scenario:
     for scope in scenario.pods:
         if scope not in SCOPES:
             raise TopologyError(f'{path}: "{scope}" is not an affinity scope')
+    if not scenario.memory_nodes:
+        raise TopologyError(f"{path}: no node has memory")
     return scenario
 
 

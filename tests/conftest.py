@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--wq-dump", type=Path, metavar="FILE", help="wq_dump.py of that kernel's source"
     )
+    parser.addoption(
+        "--torture-secs", type=int, default=20, metavar="N", help="for each run of wqtorture (20)"
+    )
+    parser.addoption(
+        "--large-models", action="store_true", help="add searches of the models that take minutes"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,6 +77,7 @@ class Boot:
     job: str
     append: str = ""
     commands: str = ""
+    timeout: float | None = None  # seconds, if not the scenario's
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +100,7 @@ def boots(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             tmp_path_factory.mktemp(f"{boot.scenario}-{boot.job}"),
             append=quiet + boot.append,
             commands=boot.commands,
+            timeout=boot.timeout,
             wq_dump=wq_dump if boot.job == "pods" else None,
         )
 

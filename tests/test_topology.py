@@ -52,7 +52,8 @@ def test_scenario_is_consistent(path: Path) -> None:
     scenario = load_scenario(path)
     everything = sorted(range(scenario.cpus))
     assert sorted(cpu for node in scenario.nodes for cpu in node) == everything
-    assert scenario.memory % len(scenario.nodes) == 0
+    assert scenario.memory % len(scenario.memory_nodes) == 0
+    assert scenario.memoryless <= set(range(len(scenario.nodes)))
     if not scenario.pods:
         return
     assert tuple(scenario.pods) == SCOPES
@@ -125,6 +126,7 @@ def test_rule_keeps_siblings_llcs_and_nodes() -> None:
         ("timeout = ", 'timeout = "x" #', "invalid literal"),
         ("cache =", "cash =", '"cash" is not an affinity scope'),
         ('"0-11"', '"0-x"', '"0-x" is not a list of CPUs'),
+        ("timeout = ", "memoryless = [0]\ntimeout = ", "no node has memory"),
         ("each = 1", "each = 0", "pods are a list"),
         ("each = 1", "eech = 1", "pods are a list"),
         ("[pods]", "[pods", "Expected"),

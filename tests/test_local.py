@@ -1,0 +1,479 @@
+"""scripts/local on a made-up machine: its files below a directory, its programs in PATH.
+
+Seen failing with, in this order: each check left out; the shard size not put back, put back
+but not when killed; the module left loaded; boots thrown away by a signal; a rerun that begins
+anew; a file of another kernel written over; lost items that pass; default_affinity_scope
+written; a parameter of mode 0444 written; shares and callers misread; samples of a timer taken
+for cycles; boots under perf without a reason.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from wqresults import Results, load
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = ROOT / "scripts/local"
+RELEASE = "6.12.0-made-up"
+MAIN = f"""
+import importlib.util, sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+loader = SourceFileLoader("local", {str(SCRIPT)!r})
+local = importlib.util.module_from_spec(importlib.util.spec_from_loader("local", loader))
+sys.modules["local"] = local
+loader.exec_module(local)
+root, uid, version, *arguments = sys.argv[1:]
+host = local.Host(Path(root), int(uid), {RELEASE!r}, version)
+sys.exit(local.main(arguments, host))
+"""
+# One row for each scope. A signal ends it without the module being loaded.
+INSMOD = """
+mkdir $ROOT/sys/module/test_workqueue
+trap 'rmdir $ROOT/sys/module/test_workqueue; exit 1' TERM
+echo "$* size=$(cat $ROOT/sys/module/workqueue/parameters/cache_shard_size 2>/dev/null)" >>$ROOT/calls
+if [[ -e $ROOT/refuse ]]; then
+    cat $ROOT/refuse >&2
+    rmdir $ROOT/sys/module/test_workqueue
+    exit 1
+fi
+scopes=cpu,cache_shard,cache
+for word in "$@"; do
+    case $word in
+    mode=*) mode=$word ;;
+    scopes=*) scopes=${word#scopes=} ;;
+    esac
+done
+if [[ -e $ROOT/slow ]] && (($(wc -l <$ROOT/calls) >= $(cat $ROOT/slow))); then
+    echo $$ >$ROOT/waiting.part
+    mv $ROOT/waiting.part $ROOT/waiting
+    sleep 30 & wait $!
+fi
+echo "6,1,1,-;test_workqueue: loading out-of-tree module" >>$ROOT/dev/kmsg
+for scope in ${scopes//,/ }; do
+    if [[ $scope == cache_shard && ! -e $ROOT/sys/module/workqueue/parameters/cache_shard_size ]]; then
+        echo "6,2,2,-;test_workqueue: scope=$scope missing" >>$ROOT/dev/kmsg
+        continue
+    fi
+    echo "6,3,3,-;test_workqueue: scope=$scope $mode threads=2 items=100 items_per_sec=5000" \\
+        "queue_p50_ns=100 queue_p90_ns=200 queue_p95_ns=300 kworkers_peak=9 max_active=8" \\
+        "lost=$(cat $ROOT/lost 2>/dev/null || echo 0) twice=0" >>$ROOT/dev/kmsg
+    echo " SUBSYSTEM=module" >>$ROOT/dev/kmsg
+done
+"""
+RMMOD = "rmdir $ROOT/sys/module/test_workqueue"
+MAKE = """
+echo "make $*" >>$ROOT/made
+for word in "$@"; do [[ $word != M=* ]] || out=${word#M=}; done
+[[ -e $out/Kbuild && -e $out/test_workqueue.c && -e $out/test_workqueue.h ]] || exit 2
+if [[ -e $ROOT/broken ]]; then echo "x.c:1: error: broken"; exit 2; fi
+echo module >$out/test_workqueue.ko
+"""
+MODINFO = "cat $ROOT/modinfo 2>/dev/null"
+# As perf 6.1 prints it, on a machine without BPF in perf.
+PERF = """
+printf '%s\\n' "$*" >>$ROOT/perf-calls
+workload() { while [[ $1 != -- ]]; do shift; done; shift; "$@"; }
+case "$1 $2" in
+"record -a")
+    if [[ -e $ROOT/no-cycles ]]; then echo "The cycles event is not supported." >&2; exit 255; fi
+    workload "$@"
+    ;;
+"evlist -i") cat $ROOT/event 2>/dev/null || echo cycles ;;
+"report -i")
+    echo "    31.42%  [k] native_queued_spin_lock_slowpath"
+    echo "     9.10%  [k] __queue_work"
+    echo "     0.58%  [k] __pv_queued_spin_lock_slowpath"
+    ;;
+"lock contention")
+    if [[ " $* " == *" -b "* ]]; then
+        echo " Error: switch 'b' is not available because no BUILD_BPF_SKEL=1" >&2
+        exit 129
+    fi
+    cat <<-END
+	 contended   total wait     max wait     avg wait         type   caller
+
+	      4821      1.30 s       1.21 ms    162.41 us     spinlock   __queue_work+0xd6
+	         4      1.22 ms      1.19 ms    305.33 us       rwsem:R   process_one_work+0x35
+	         1    460.29 us    460.29 us    460.29 us     spinlock   worker_thread+0x88
+	         1       460 ns       460 ns       460 ns     spinlock   tick_irq_enter+0x29
+	END
+    ;;
+"lock record")
+    if [[ -e $ROOT/no-tracepoints ]]; then echo "event syntax error: no such tracepoint" >&2; exit 1; fi
+    workload "$@"
+    ;;
+esac
+"""
+
+
+@dataclass
+class Machine:
+    root: Path
+    out: Path
+
+    @property
+    def parameters(self) -> Path:
+        return self.root / "sys/module/workqueue/parameters"
+
+    @property
+    def size(self) -> Path:
+        return self.parameters / "cache_shard_size"
+
+    def put(self, name: str, text: str = "") -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def program(self, name: str, text: str) -> None:
+        path = self.put(f"bin/{name}", f"#!/bin/bash\nROOT={self.root}\n{text}\n")
+        path.chmod(0o755)
+
+    def start(self, *arguments: str, uid: int = 0, version: str = "#1") -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", MAIN, str(self.root), str(uid), version]
+        command += ["--out", str(self.out), *arguments]
+        return subprocess.Popen(
+            command,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PATH": f"{self.root}/bin:{os.environ['PATH']}"},
+        )
+
+    def run(self, *arguments: str, **more: object) -> tuple[int, str, str]:
+        program = self.start(*arguments, **more)
+        out, err = program.communicate(timeout=60)
+        return program.returncode, out, err
+
+    def calls(self) -> list[str]:
+        """The parameters of each load, and the shard size at that time."""
+        path = self.root / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [
+            " ".join(word for word in line.split() if not word.endswith(".ko")) for line in lines
+        ]
+
+    def loaded(self) -> bool:
+        return (self.root / "sys/module/test_workqueue").exists()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine with a patched kernel, where everything works."""
+    machine = Machine(tmp_path / "root", tmp_path / "out/results.json")
+    for name, text in (
+        ("proc/modules", ""),
+        ("proc/cpuinfo", "flags : fpu\n"),
+        ("proc/sys/kernel/modules_disabled", "0\n"),
+        ("sys/kernel/security/lockdown", "[none] integrity confidentiality\n"),
+        ("sys/module/module/parameters/sig_enforce", "N\n"),
+        ("sys/module/workqueue/parameters/cache_shard_size", "8\n"),
+        ("sys/module/workqueue/parameters/default_affinity_scope", "cache_shard\n"),
+        (f"lib/modules/{RELEASE}/build/Makefile", ""),
+        ("dev/kmsg", "6,0,0,-;test_workqueue: scope=cache mode=serial of an earlier run\n"),
+    ):
+        machine.put(name, text)
+    for name, text in (
+        ("insmod", INSMOD),
+        ("modprobe", INSMOD),
+        ("rmmod", RMMOD),
+        ("make", MAKE),
+        ("modinfo", MODINFO),
+        ("perf", PERF),
+    ):
+        machine.program(name, text)
+    return machine
+
+
+@pytest.fixture(scope="module")
+def local() -> ModuleType:
+    loader = SourceFileLoader("local", str(SCRIPT))
+    spec = importlib.util.spec_from_loader("local", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["local"] = module
+    loader.exec_module(module)
+    return module
+
+
+SHORT = ("--runs", "2", "--modes", "serial,sleep", "--sizes", "2,4")
+
+
+# --- what is measured --------------------------------------------------------------------
+
+
+def test_everything_is_measured_and_put_back(machine: Machine) -> None:
+    default = machine.parameters / "default_affinity_scope"
+    before = default.stat()
+    status, out, err = machine.run(*SHORT)
+    assert status == 0, err
+    results = load(machine.out)
+    boots = [
+        (b.section, b.runs[0].split()[0], b.number, b.size) for b in results.boots if not b.perf
+    ]
+    once = [("local", "mode=serial", 1, None), ("local", "mode=sleep", 1, None)]
+    once += [("sizes", "mode=serial", 1, 2), ("sizes", "mode=serial", 1, 4)]
+    assert boots == once + [(*boot[:2], 2, boot[3]) for boot in once]
+    assert all(b.verdict == "pass" for b in results.boots)
+    assert [row.scope for row in results.boots[0].rows] == ["cpu", "cache_shard", "cache"]
+    swept = [
+        call.rpartition("size=")[2] for call in machine.calls() if "scopes=cache_shard" in call
+    ]
+    assert swept[:4] == ["2", "4", "2", "4"]
+    assert machine.size.read_text() == "8\n"
+    assert not machine.loaded()
+    after = default.stat()
+    assert (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns)
+    assert "the default scope stays as it is (cache_shard)" in err
+    assert "cache_shard" in out and "5,000 [5,000 - 5,000]" in out
+    assert results.kernels[0].release == RELEASE and results.machines[0].emulation is None
+    assert "s left" in err
+
+
+def test_stock_kernel_has_no_sizes_to_sweep(machine: Machine) -> None:
+    machine.size.unlink()
+    status, _, err = machine.run(*SHORT)
+    assert status == 0, err
+    results = load(machine.out)
+    assert not [boot for boot in results.boots if boot.section == "sizes"]
+    assert any("no scope cache_shard" in note for note in results.notes)
+    assert [row.missing for row in results.boots[0].rows] == [False, True, False]
+
+
+def test_size_that_is_for_boot_only_is_left_alone(machine: Machine) -> None:
+    machine.size.chmod(0o444)
+    status, _, err = machine.run(*SHORT)
+    assert status == 0, err
+    assert {call.rpartition("size=")[2] for call in machine.calls()} == {"8"}
+    assert any("at boot only" in note for note in load(machine.out).notes)
+
+
+def test_a_guest_is_not_bare_metal(machine: Machine) -> None:
+    machine.put("proc/cpuinfo", "flags : fpu hypervisor\n")
+    machine.program("systemd-detect-virt", "echo kvm")
+    assert machine.run(*SHORT, "--no-perf")[0] == 0
+    assert load(machine.out).machines[0].emulation == "virtual machine (kvm)"
+
+
+def test_lost_items_do_not_pass(machine: Machine) -> None:
+    machine.put("slow", "999")
+    machine.put("lost", "1")
+    status, _, err = machine.run(*SHORT)
+    assert status == 1 and "items were lost" in err
+    boots = load(machine.out).boots
+    assert boots and not any(boot.verdict == "pass" or boot.rows for boot in boots)
+
+
+# --- what it refuses ---------------------------------------------------------------------
+
+
+def refused(machine: Machine, *arguments: str, **more: object) -> str:
+    """The one line that it says, having changed nothing."""
+    status, out, err = machine.run(*SHORT, *arguments, **more)
+    errors = [line for line in err.splitlines() if line.startswith("local: error: ")]
+    assert (status, out, len(errors)) == (1, "", 1), err
+    assert err.splitlines()[-1] == errors[0]
+    assert machine.size.read_text() == "8\n" and not machine.loaded()
+    return errors[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("proc/sys/kernel/modules_disabled", "1\n", "until the next boot"),
+        ("sys/kernel/security/lockdown", "none [integrity] confidentiality\n", "Secure Boot"),
+        ("sys/module/module/parameters/sig_enforce", "Y\n", "signed modules only"),
+        ("broken", "", "cannot be built: x.c:1: error: broken"),
+        ("refuse", "insmod: ERROR: Operation not permitted", "not signed"),
+        ("refuse", "insmod: ERROR: Key was rejected by service", "not signed by a key"),
+        ("refuse", "insmod: ERROR: Invalid module format", "headers are not those"),
+    ],
+)
+def test_refusals(machine: Machine, name: str, text: str, said: str) -> None:
+    machine.put(name, text)
+    assert said in refused(machine)
+
+
+def test_only_root_measures(machine: Machine) -> None:
+    assert "only root" in refused(machine, uid=1000)
+    assert not machine.calls() and not (machine.root / "made").exists()
+
+
+def test_no_modules(machine: Machine) -> None:
+    (machine.root / "proc/modules").unlink()
+    assert "without modules" in refused(machine)
+
+
+def test_no_headers_but_the_module_is_installed(machine: Machine) -> None:
+    (machine.root / f"lib/modules/{RELEASE}/build/Makefile").unlink()
+    # mainline's module of that name is another one
+    machine.put("modinfo", "nr_threads:Number of threads (int)\nwq_items:Items (int)\n")
+    assert f"linux-headers-{RELEASE}" in refused(machine)
+    machine.put("modinfo", "scopes:Affinity scopes (charp)\nsleep_us:Time (charp)\n")
+    assert machine.run(*SHORT)[0] == 0
+    assert machine.calls()[0].startswith("test_workqueue mode=serial")
+    assert not (machine.root / "made").exists()
+
+
+def test_already_loaded(machine: Machine) -> None:
+    (machine.root / "sys/module/test_workqueue").mkdir(parents=True)
+    status, _, err = machine.run(*SHORT)
+    assert status == 1 and "rmmod test_workqueue" in err
+    assert machine.loaded() and not machine.calls()
+
+
+def test_file_of_another_kernel_is_kept(machine: Machine) -> None:
+    assert machine.run(*SHORT, "--no-perf")[0] == 0
+    before = machine.out.read_text()
+    assert "another machine or kernel" in refused(machine, version="#2")
+    assert machine.out.read_text() == before
+
+
+@pytest.mark.parametrize("option", [("--runs", "0"), ("--sizes", "0"), ("--modes", "fast")])
+def test_bad_options(machine: Machine, option: tuple[str, str]) -> None:
+    status, _, err = machine.run(*option)
+    assert status == 2 and "scripts/local: error:" in err.splitlines()[-1]
+    assert not machine.calls()
+
+
+# --- interrupted -------------------------------------------------------------------------
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(600):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"no {path.name}")
+
+
+# The third load is the first one with another shard size.
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_puts_everything_back_and_a_rerun_goes_on(machine: Machine, number: int) -> None:
+    machine.put("slow", "3")
+    program = machine.start(*SHORT, "--no-perf")
+    wait_for(machine.root / "waiting")
+    assert machine.size.read_text() == "2\n"
+    begin = time.monotonic()
+    program.send_signal(number)
+    _, err = program.communicate(timeout=20)
+    assert time.monotonic() - begin < 10
+    assert program.returncode == 128 + number
+    assert machine.size.read_text() == "8\n" and not machine.loaded()
+    assert "interrupted: 2 of 8" in err and "Traceback" not in err
+    assert len(load(machine.out).boots) == 2
+
+    (machine.root / "slow").unlink()
+    (machine.root / "calls").unlink()
+    status, _, err = machine.run(*SHORT, "--no-perf")
+    assert status == 0, err
+    assert len(machine.calls()) == 6 and len(load(machine.out).boots) == 8
+    assert machine.run(*SHORT, "--no-perf")[0] == 0
+    assert len(machine.calls()) == 6
+    assert machine.run(*SHORT, "--no-perf", "--again")[0] == 0
+    assert len(machine.calls()) == 14
+
+
+def test_size_is_put_back_when_killed(machine: Machine) -> None:
+    machine.put("slow", "3")
+    program = machine.start(*SHORT, "--no-perf")
+    wait_for(machine.root / "waiting")
+    assert machine.size.read_text() == "2\n"
+    program.kill()
+    program.wait(10)
+    for _ in range(100):
+        if machine.size.read_text() == "8\n":
+            break
+        time.sleep(0.05)
+    assert machine.size.read_text() == "8\n"
+    os.killpg(int((machine.root / "waiting").read_text()), signal.SIGKILL)
+
+
+# --- perf --------------------------------------------------------------------------------
+
+
+def under_perf(machine: Machine) -> Results:
+    status, _, err = machine.run("--runs", "1", "--modes", "serial", "--sizes", "")
+    assert status == 0, err
+    return load(machine.out)
+
+
+def test_perf(machine: Machine) -> None:
+    perfs = [boot for boot in under_perf(machine).boots if boot.perf]
+    assert [boot.runs[0].split("scopes=")[1] for boot in perfs] == ["cache", "cache_shard"]
+    for boot in perfs:
+        assert boot.perf and boot.perf.slowpath_percent == 32.0
+        assert boot.perf.why_not == "" and boot.rows
+        found = [(c.caller, c.contended, c.wait_total_ns) for c in boot.perf.contention or []]
+        assert found == [
+            ("__queue_work+0xd6", 4821, 1_300_000_000),
+            ("process_one_work+0x35", 4, 1_220_000),
+            ("worker_thread+0x88", 1, 460_290),
+            ("tick_irq_enter+0x29", 1, 460),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("no-cycles", "", "cycles: The cycles event is not supported"),
+        ("event", "cpu-clock\n", "cycles: this machine counts none"),
+    ],
+)
+def test_perf_without_cycles_says_why(machine: Machine, name: str, text: str, reason: str) -> None:
+    machine.put(name, text)
+    perf = next(boot.perf for boot in under_perf(machine).boots if boot.perf)
+    assert perf.slowpath_percent is None and reason in perf.why_not and perf.contention
+
+
+def test_perf_without_tracepoints_says_why(machine: Machine) -> None:
+    machine.put("no-tracepoints")
+    perf = next(boot.perf for boot in under_perf(machine).boots if boot.perf)
+    assert perf.contention is None and perf.slowpath_percent == 32.0
+    assert "BUILD_BPF_SKEL" in perf.why_not and "no such tracepoint" in perf.why_not
+
+
+def test_no_perf_says_why(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine.root / "bin/perf").unlink()
+    for name in ("bash", "sh", "cat", "mkdir", "rmdir", "wc"):
+        found = shutil.which(name)
+        assert found
+        (machine.root / "bin" / name).symlink_to(found)
+    monkeypatch.setenv("PATH", "")
+    results = under_perf(machine)
+    assert len(results.boots) == 1
+    assert "locks and the share of the slow path: perf is not installed" in results.notes
+
+
+def test_result_is_what_report_reads(machine: Machine) -> None:
+    assert machine.run(*SHORT)[0] == 0
+    done = subprocess.run(
+        [
+            sys.executable,
+            ROOT / "scripts/report",
+            machine.out,
+            "--out",
+            machine.out.parent / "page",
+        ],
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "32.0 %" in done.stdout and "no scope" not in done.stdout
+    assert json.loads(machine.out.read_text())["schema"] == 2
