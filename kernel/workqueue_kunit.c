@@ -3,7 +3,9 @@
  * KUnit tests for workqueue, included by workqueue.c.
  */
 #include <kunit/test.h>
+#include <linux/cpu.h>
 #include <linux/ctype.h>
+#include <linux/debug_locks.h>
 #include <linux/ktime.h>
 #include <linux/prandom.h>
 
@@ -647,6 +649,317 @@ static void shard_size_changes_at_run_time(struct kunit *test)
 	destroy_workqueue(wq);
 }
 
+/* @nr slots in all on a workqueue that @nr_nodes nodes use, with none in use */
+static void spread_and_collect(struct kunit *test, struct workqueue_struct *wq,
+			       struct wq_node_nr_active *nnas, int nr_nodes, int nr)
+{
+	int low = INT_MAX, high = 0, sum = 0, i;
+	bool plenty;
+
+	wq->max_active = nr;
+	wq->nr_spare = nr;
+	wq->slots_spread = false;
+	wq->nr_used_nodes = nr_nodes;
+	INIT_LIST_HEAD(&wq->used_nodes);
+	INIT_LIST_HEAD(&wq->waiting_nodes);
+	for (i = 0; i < nr_nodes; i++) {
+		init_node_nr_active(&nnas[i]);
+		list_add_tail(&nnas[i].used_node, &wq->used_nodes);
+	}
+
+	raw_spin_lock_irq(&wq->active_lock);
+
+	/* all are free: they are spread, whatever their number */
+	wq_spread_slots(wq, &nnas[nr_nodes / 2]);
+	KUNIT_EXPECT_EQ(test, wq->slots_spread, nr > 0);
+	if (nr > 0) {
+		for (i = 0; i < nr_nodes; i++) {
+			int nr_free = atomic_read(&nnas[i].nr_free);
+
+			sum += nr_free;
+			if (i == nr_nodes / 2)
+				nr_free -= nr % nr_nodes;
+			low = min(low, nr_free);
+			high = max(high, nr_free);
+		}
+		KUNIT_EXPECT_EQ(test, sum, nr);
+		KUNIT_EXPECT_EQ(test, wq->nr_spare, 0);
+		KUNIT_EXPECT_EQ(test, low, nr / nr_nodes);
+		KUNIT_EXPECT_EQ(test, high, nr / nr_nodes);
+	}
+
+	wq_collect_slots(wq);
+	KUNIT_EXPECT_EQ(test, wq->nr_spare, nr);
+	KUNIT_EXPECT_FALSE(test, wq->slots_spread);
+	for (i = 0; i < nr_nodes; i++)
+		KUNIT_EXPECT_EQ(test, atomic_read(&nnas[i].nr_free), -1);
+
+	/* one is in use: the rest is spread if each node gets one for each node */
+	wq->nr_spare--;
+	plenty = nr - 1 >= nr_nodes * nr_nodes;
+	wq_spread_slots(wq, &nnas[0]);
+	KUNIT_EXPECT_EQ_MSG(test, wq->slots_spread, plenty, "%d nodes, %d slots", nr_nodes, nr);
+	KUNIT_EXPECT_EQ(test, wq->nr_spare, plenty ? 0 : nr - 1);
+
+	/* more are in use than max_active allows, or somebody waits: never */
+	wq_collect_slots(wq);
+	wq->nr_spare = -1;
+	wq_spread_slots(wq, &nnas[0]);
+	KUNIT_EXPECT_FALSE(test, wq->slots_spread);
+	wq->nr_spare = nr;
+	list_add_tail(&nnas[0].waiting_node, &wq->waiting_nodes);
+	wq_spread_slots(wq, &nnas[0]);
+	KUNIT_EXPECT_FALSE(test, wq->slots_spread);
+
+	raw_spin_unlock_irq(&wq->active_lock);
+}
+
+static void slots_are_spread_and_collected(struct kunit *test)
+{
+	static const int limits[] = { 0, 1, 2, 3, 4, 5, 8, 16, 17, 64, 65, 256, 512 };
+	struct wq_node_nr_active *nnas;
+	struct workqueue_struct *wq;
+	int nr_nodes, i;
+
+	wq = kunit_kzalloc(test, sizeof(*wq), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	nnas = kunit_kcalloc(test, 16, sizeof(*nnas), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, nnas);
+	raw_spin_lock_init(&wq->active_lock);
+
+	for (nr_nodes = 1; nr_nodes <= 16; nr_nodes++)
+		for (i = 0; i < ARRAY_SIZE(limits); i++)
+			spread_and_collect(test, wq, nnas, nr_nodes, limits[i]);
+}
+
+enum { NR_LIMITED = 24 };
+
+/* a workqueue with items that run until they are told to end */
+struct limited {
+	struct workqueue_struct	*wq;
+	struct completion	end;		/* complete() lets one item end */
+	atomic_t		nr_running;
+	struct limited_item {
+		struct work_struct	work;
+		struct limited		*limited;
+		int			nr_runs;
+	} items[NR_LIMITED];
+};
+
+static void limited_fn(struct work_struct *work)
+{
+	struct limited_item *item = container_of(work, struct limited_item, work);
+	struct limited *limited = item->limited;
+
+	item->nr_runs++;
+	atomic_inc(&limited->nr_running);
+	wait_for_completion(&limited->end);
+	atomic_dec(&limited->nr_running);
+}
+
+static struct limited *alloc_limited(struct kunit *test, int max_active)
+{
+	struct limited *limited;
+	int i;
+
+	limited = kunit_kzalloc(test, sizeof(*limited), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, limited);
+	limited->wq = alloc_workqueue("kunit", WQ_UNBOUND, max_active);
+	KUNIT_ASSERT_NOT_NULL(test, limited->wq);
+	init_completion(&limited->end);
+	for (i = 0; i < NR_LIMITED; i++) {
+		INIT_WORK(&limited->items[i].work, limited_fn);
+		limited->items[i].limited = limited;
+	}
+	return limited;
+}
+
+/* queue @nr items from @first on, on all CPUs in turns or all on one */
+static void queue_limited(struct limited *limited, int first, int nr, bool all_cpus)
+{
+	int cpu = cpumask_first(cpu_online_mask), i;
+
+	for (i = first; i < first + nr; i++) {
+		queue_work_on(cpu, limited->wq, &limited->items[i].work);
+		if (!all_cpus)
+			continue;
+		cpu = cpumask_next(cpu, cpu_online_mask);
+		if (cpu >= nr_cpu_ids)
+			cpu = cpumask_first(cpu_online_mask);
+	}
+}
+
+/* slots that are in use, spare or held by a node; exact while nothing changes */
+static int nr_slots(struct workqueue_struct *wq)
+{
+	struct wq_node_nr_active *nna;
+	struct pool_workqueue *pwq;
+	int nr = 0;
+
+	mutex_lock(&wq->mutex);
+	for_each_pwq(pwq, wq)
+		nr += pwq->nr_active;
+	mutex_unlock(&wq->mutex);
+
+	raw_spin_lock_irq(&wq->active_lock);
+	nr += wq->nr_spare;
+	list_for_each_entry(nna, &wq->used_nodes, used_node)
+		nr += max(atomic_read(&nna->nr_free), 0);
+	raw_spin_unlock_irq(&wq->active_lock);
+
+	return nr;
+}
+
+/* soon @nr items run, and it stays at that; no slot has been lost or made up */
+static void expect_running(struct kunit *test, struct limited *limited, int nr)
+{
+	struct workqueue_struct *wq = limited->wq;
+	int timeout, in_a_row = 0;
+
+	for (timeout = 0; timeout < 500 && in_a_row < 2; timeout++) {
+		msleep(20);
+		if (atomic_read(&limited->nr_running) == nr && nr_slots(wq) == wq->max_active)
+			in_a_row++;
+		else
+			in_a_row = 0;
+	}
+	KUNIT_EXPECT_EQ(test, in_a_row, 2);
+	KUNIT_EXPECT_EQ(test, atomic_read(&limited->nr_running), nr);
+	KUNIT_EXPECT_EQ(test, nr_slots(wq), wq->max_active);
+}
+
+/* let all items end, all of which have to have run @nr_runs times */
+static void free_limited(struct kunit *test, struct limited *limited, int nr_runs)
+{
+	int timeout = 500, i;
+
+	for (i = 0; i < NR_LIMITED; i++)
+		complete(&limited->end);
+	for (i = 0; i < NR_LIMITED; i++) {
+		while (work_busy(&limited->items[i].work) && timeout-- > 0)
+			msleep(20);
+		KUNIT_EXPECT_FALSE_MSG(test, cancel_work(&limited->items[i].work),
+				       "item %d waits", i);
+		KUNIT_EXPECT_EQ_MSG(test, limited->items[i].nr_runs, nr_runs, "item %d", i);
+	}
+	destroy_workqueue(limited->wq);
+}
+
+static void limit_is_exact(struct kunit *test)
+{
+	static const int limits[] = { 1, 2, 3, 4, 8, 16 };
+	struct limited *limited;
+	int i, ended;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(limits); i++) {
+		int limit = limits[i / 2];
+
+		limited = alloc_limited(test, limit);
+		queue_limited(limited, 0, NR_LIMITED, i % 2);
+		for (ended = 0; ended <= NR_LIMITED; ended += 3) {
+			expect_running(test, limited, min(limit, NR_LIMITED - ended));
+			complete(&limited->end);
+			complete(&limited->end);
+			complete(&limited->end);
+		}
+		free_limited(test, limited, 1);
+	}
+}
+
+static void limit_is_raised_and_lowered(struct kunit *test)
+{
+	struct limited *limited = alloc_limited(test, 4);
+	struct workqueue_struct *wq = limited->wq;
+
+	queue_limited(limited, 0, NR_LIMITED, true);
+	expect_running(test, limited, 4);
+	workqueue_set_max_active(wq, 7);
+	expect_running(test, limited, 7);
+
+	/* nothing starts before fewer than two are running */
+	workqueue_set_max_active(wq, 2);
+	expect_running(test, limited, 7);
+	complete(&limited->end);
+	expect_running(test, limited, 6);
+	workqueue_set_max_active(wq, 3);
+	complete(&limited->end);
+	complete(&limited->end);
+	expect_running(test, limited, 4);
+	complete(&limited->end);
+	expect_running(test, limited, 3);
+	complete(&limited->end);
+	expect_running(test, limited, 3);
+
+	/* what freezing does */
+	mutex_lock(&wq->mutex);
+	wq->saved_max_active = 0;
+	wq_adjust_max_active(wq);
+	mutex_unlock(&wq->mutex);
+	complete(&limited->end);
+	expect_running(test, limited, 2);
+	complete(&limited->end);
+	complete(&limited->end);
+	expect_running(test, limited, 0);
+	workqueue_set_max_active(wq, 5);
+	expect_running(test, limited, 5);
+
+	/* 8 have ended */
+	workqueue_set_max_active(wq, WQ_MAX_ACTIVE);
+	expect_running(test, limited, NR_LIMITED - 8);
+	free_limited(test, limited, 1);
+}
+
+/* items that are cancelled while they wait neither keep a slot nor lose one */
+static void waiting_items_can_be_cancelled(struct kunit *test)
+{
+	struct limited *limited = alloc_limited(test, 2);
+	int i;
+
+	queue_limited(limited, 0, 6, true);
+	expect_running(test, limited, 2);
+	for (i = 2; i < 6; i++)
+		KUNIT_EXPECT_TRUE(test, cancel_work(&limited->items[i].work));
+	expect_running(test, limited, 2);
+	complete(&limited->end);
+	expect_running(test, limited, 1);
+	queue_limited(limited, 2, 4, false);
+	expect_running(test, limited, 2);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&limited->items[3].work));
+	complete(&limited->end);
+	expect_running(test, limited, 2);
+	queue_limited(limited, 3, 1, true);
+	queue_limited(limited, 6, NR_LIMITED - 6, true);
+	expect_running(test, limited, 2);
+	free_limited(test, limited, 1);
+}
+
+/* slots that were spread for two nodes are there for one that needs them all */
+static void spread_slots_are_found_again(struct kunit *test)
+{
+	struct limited *limited = alloc_limited(test, NR_LIMITED);
+	struct workqueue_struct *wq = limited->wq;
+	struct wq_node_nr_active *nna;
+
+	/* nobody else uses the fallback unless there are no nodes to tell apart */
+	nna = wq_node_nr_active(wq, NUMA_NO_NODE);
+	queue_limited(limited, 0, 1, false);
+	expect_running(test, limited, 1);
+	raw_spin_lock_irq(&wq->active_lock);
+	wq_collect_slots(wq);
+	if (list_empty(&nna->used_node)) {
+		list_add_tail(&nna->used_node, &wq->used_nodes);
+		wq->nr_used_nodes++;
+	}
+	wq_spread_slots(wq, nna);
+	KUNIT_EXPECT_TRUE(test, wq->slots_spread);
+	KUNIT_EXPECT_GE(test, atomic_read(&nna->nr_free), NR_LIMITED / 3);
+	raw_spin_unlock_irq(&wq->active_lock);
+
+	queue_limited(limited, 1, NR_LIMITED - 1, false);
+	expect_running(test, limited, NR_LIMITED);
+	free_limited(test, limited, 1);
+}
+
 static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(scope_names_match_exactly),
 	KUNIT_CASE(bogus_default_scope_changes_nothing),
@@ -660,6 +973,11 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(shards_of_this_machine),
 	KUNIT_CASE(bogus_shard_size_changes_nothing),
 	KUNIT_CASE(shard_size_changes_at_run_time),
+	KUNIT_CASE(slots_are_spread_and_collected),
+	KUNIT_CASE(limit_is_exact),
+	KUNIT_CASE(limit_is_raised_and_lowered),
+	KUNIT_CASE(waiting_items_can_be_cancelled),
+	KUNIT_CASE(spread_slots_are_found_again),
 	{}
 };
 
@@ -668,4 +986,388 @@ static struct kunit_suite workqueue_test_suite = {
 	.test_cases = workqueue_test_cases,
 };
 
-kunit_test_suite(workqueue_test_suite);
+/* What an item does, and what it waits for. */
+struct step {
+	struct work_struct	work;
+	struct completion	started;
+	struct completion	*until;	/* what it waits for, 10 s at most */
+	bool			spin;	/* wait on the CPU */
+};
+
+static void step_fn(struct work_struct *work)
+{
+	struct step *step = container_of(work, struct step, work);
+	unsigned long end = jiffies + 10 * HZ;
+
+	complete_all(&step->started);
+	if (step->until && !step->spin)
+		wait_for_completion_timeout(step->until, 10 * HZ);
+	while (step->until && step->spin && !completion_done(step->until) &&
+	       time_before(jiffies, end))
+		cond_resched();
+}
+
+static void init_step(struct step *step, struct completion *until)
+{
+	INIT_WORK_ONSTACK(&step->work, step_fn);
+	init_completion(&step->started);
+	step->until = until;
+	step->spin = false;
+}
+
+/* wait for its end, or take it back if it was never started */
+static void end_step(struct step *step)
+{
+	cancel_work_sync(&step->work);
+	destroy_work_on_stack(&step->work);
+}
+
+static bool has_started(struct step *step)
+{
+	return wait_for_completion_timeout(&step->started, 5 * HZ);
+}
+
+static void set_nice(struct kunit *test, struct workqueue_struct *wq, int nice)
+{
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+
+	KUNIT_ASSERT_NOT_NULL(test, attrs);
+	attrs->affn_scope = WQ_AFFN_SYSTEM;
+	attrs->nice = nice;
+	attrs->ordered = wq->flags & __WQ_ORDERED;
+	KUNIT_EXPECT_EQ(test, apply_workqueue_attrs(wq, attrs), 0);
+	free_workqueue_attrs(attrs);
+}
+
+/* items which have to run at the same time: each worker wakes up the next one */
+static void start_chained_items(struct kunit *test, struct workqueue_struct *wq)
+{
+	struct completion release;
+	struct step steps[4];
+	int i;
+
+	init_completion(&release);
+	for (i = 0; i < ARRAY_SIZE(steps); i++)
+		init_step(&steps[i], &release);
+	preempt_disable();
+	for (i = 0; i < ARRAY_SIZE(steps); i++)
+		queue_work(wq, &steps[i].work);
+	preempt_enable();
+	for (i = 0; i < ARRAY_SIZE(steps); i++)
+		KUNIT_EXPECT_TRUE(test, has_started(&steps[i]));
+	complete_all(&release);
+	for (i = 0; i < ARRAY_SIZE(steps); i++)
+		end_step(&steps[i]);
+}
+
+static void chained_items_start(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	set_nice(test, wq, -9);
+	/* workers are created, then they are there and idle */
+	start_chained_items(test, wq);
+	start_chained_items(test, wq);
+	destroy_workqueue(wq);
+}
+
+/* queue two items, the first of which waits for the second, on one CPU's pool */
+static void queue_pair(struct workqueue_struct *wq, struct step *first, struct step *second)
+{
+	preempt_disable();
+	queue_work_on(smp_processor_id(), wq, &first->work);
+	queue_work_on(smp_processor_id(), wq, &second->work);
+	preempt_enable();
+}
+
+static void item_starts_when_another_sleeps(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", 0, 0);
+	struct step first, second;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_step(&second, NULL);
+	init_step(&first, &second.started);
+	queue_pair(wq, &first, &second);
+	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
+static void item_starts_when_another_hogs_cpu(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", 0, 0);
+	unsigned long thresh = wq_cpu_intensive_thresh_us;
+	struct step first, second;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	wq_cpu_intensive_thresh_us = 1000;
+	init_step(&second, NULL);
+	init_step(&first, &second.started);
+	first.spin = true;
+	queue_pair(wq, &first, &second);
+	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	end_step(&first);
+	end_step(&second);
+	wq_cpu_intensive_thresh_us = thresh;
+	destroy_workqueue(wq);
+}
+
+/* an item that has to wait for one on another pool */
+static void item_of_another_pool_starts(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	struct step first, second;
+	struct completion release;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	set_nice(test, wq, -3);
+	queue_work(wq, &second.work);
+	KUNIT_EXPECT_FALSE(test, try_wait_for_completion(&second.started));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
+/* an item of an ordered workqueue that has changed its pool */
+static void item_starts_when_unplugged(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_ordered_workqueue("kunit", 0);
+	struct step first, second;
+	struct completion release;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	set_nice(test, wq, -5);
+	queue_work(wq, &second.work);
+	KUNIT_EXPECT_FALSE(test, try_wait_for_completion(&second.started));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
+static void raise_limit(struct kunit *test, unsigned int flags)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", flags, 1);
+	struct step first, second;
+	struct completion release;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_pair(wq, &first, &second);
+	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
+	workqueue_set_max_active(wq, 2);
+	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	complete_all(&release);
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
+static void item_starts_when_limit_is_raised(struct kunit *test)
+{
+	raise_limit(test, 0);
+	raise_limit(test, WQ_UNBOUND);
+}
+
+#ifdef CONFIG_FREEZER
+static void item_starts_when_thawed(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_FREEZABLE, 0);
+	struct step step;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_step(&step, NULL);
+	freeze_workqueues_begin();
+	queue_work(wq, &step.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&step.started, HZ / 20));
+	thaw_workqueues();
+	KUNIT_EXPECT_TRUE(test, has_started(&step));
+	end_step(&step);
+	destroy_workqueue(wq);
+}
+#endif
+
+/* manage the pool, as one of its workers would, but don't create any */
+static void set_manager(struct worker_pool *pool, bool active)
+{
+	raw_spin_lock_irq(&pool->lock);
+	if (active)
+		pool->flags |= POOL_MANAGER_ACTIVE;
+	else
+		pool->flags &= ~POOL_MANAGER_ACTIVE;
+	raw_spin_unlock_irq(&pool->lock);
+}
+
+/* an item for which there is no worker, nor a way to get one */
+static void item_starts_on_rescuer(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	struct completion release;
+	struct step first, second;
+	struct worker_pool *pool;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	set_nice(test, wq, -7);
+	rcu_read_lock();
+	pool = unbound_pwq(wq, raw_smp_processor_id())->pool;
+	rcu_read_unlock();
+	set_manager(pool, true);
+
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	queue_work(wq, &second.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
+	pool_mayday_timeout(&pool->mayday_timer);
+	KUNIT_EXPECT_TRUE(test, has_started(&second));
+
+	timer_delete_sync(&pool->mayday_timer);
+	set_manager(pool, false);
+	complete_all(&release);
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
+#if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
+/* an item that waits for one on a CPU that goes offline */
+static void item_starts_when_cpu_goes_offline(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", 0, 0);
+	unsigned long thresh = wq_cpu_intensive_thresh_us;
+	int cpu = cpumask_last(cpu_online_mask);
+	struct step first, second;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	if (num_online_cpus() == 1) {
+		destroy_workqueue(wq);
+		kunit_skip(test, "there is only one CPU");
+	}
+	wq_cpu_intensive_thresh_us = 0;
+	init_step(&second, NULL);
+	init_step(&first, &second.started);
+	first.spin = true;
+	queue_work_on(cpu, wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	queue_work_on(cpu, wq, &second.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
+	KUNIT_EXPECT_EQ(test, remove_cpu(cpu), 0);
+	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	KUNIT_EXPECT_EQ(test, add_cpu(cpu), 0);
+	end_step(&first);
+	end_step(&second);
+	wq_cpu_intensive_thresh_us = thresh;
+	destroy_workqueue(wq);
+}
+#endif
+
+/* lock @pool, which nobody else uses, and kick it */
+static bool kick(struct worker_pool *pool)
+{
+	bool kicked;
+
+	raw_spin_lock_irq(&pool->lock);
+	kicked = kick_pool_unlock(pool);
+	local_irq_enable();
+	return kicked;
+}
+
+static void worker_is_picked_once(struct kunit *test)
+{
+	struct worker_pool *pool = kunit_kzalloc(test, sizeof(*pool), GFP_KERNEL);
+	struct worker *worker = kunit_kzalloc(test, sizeof(*worker), GFP_KERNEL);
+	struct pool_workqueue *pwq = kmem_cache_zalloc(pwq_cache, GFP_KERNEL);
+	struct work_struct work;
+
+	KUNIT_ASSERT_NOT_NULL(test, pool);
+	KUNIT_ASSERT_NOT_NULL(test, worker);
+	KUNIT_ASSERT_NOT_NULL(test, pwq);
+	KUNIT_ASSERT_EQ(test, init_worker_pool(pool), 0);
+	pool->attrs->affn_strict = true;
+	pwq->pool = pool;
+	worker->pool = pool;
+	worker->task = current;
+	worker->flags = WORKER_PREP;
+	atomic_long_set(&work.data, (unsigned long)pwq | WORK_STRUCT_PENDING | WORK_STRUCT_PWQ);
+
+	list_add(&work.entry, &pool->worklist);
+	KUNIT_EXPECT_FALSE_MSG(test, kick(pool), "no worker is idle");
+
+	raw_spin_lock_irq(&pool->lock);
+	worker_enter_idle(worker);
+	raw_spin_unlock_irq(&pool->lock);
+	KUNIT_EXPECT_TRUE(test, kick(pool));
+	KUNIT_EXPECT_FALSE_MSG(test, kick(pool), "it's on its way");
+
+	raw_spin_lock_irq(&pool->lock);
+	worker_leave_idle(worker);
+	worker_enter_idle(worker);
+	list_del(&work.entry);
+	raw_spin_unlock_irq(&pool->lock);
+	KUNIT_EXPECT_FALSE_MSG(test, kick(pool), "there is no work");
+
+	list_add(&work.entry, &pool->worklist);
+	KUNIT_EXPECT_TRUE(test, kick(pool));
+
+	free_workqueue_attrs(pool->attrs);
+	ida_destroy(&pool->worker_ida);
+	kmem_cache_free(pwq_cache, pwq);
+}
+
+#ifdef CONFIG_PROVE_LOCKING
+/* the last case of all, when each wakeup has been seen */
+static void lockdep_has_no_complaint(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, debug_locks);
+}
+#endif
+
+/* most cases start an item by another one of the wakeups that there are */
+static struct kunit_case wakeups_test_cases[] = {
+	KUNIT_CASE(worker_is_picked_once),
+	KUNIT_CASE(chained_items_start),
+	KUNIT_CASE(item_starts_when_another_sleeps),
+	KUNIT_CASE(item_starts_when_another_hogs_cpu),
+	KUNIT_CASE(item_of_another_pool_starts),
+	KUNIT_CASE(item_starts_when_unplugged),
+	KUNIT_CASE(item_starts_when_limit_is_raised),
+#ifdef CONFIG_FREEZER
+	KUNIT_CASE(item_starts_when_thawed),
+#endif
+	KUNIT_CASE(item_starts_on_rescuer),
+#if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
+	KUNIT_CASE(item_starts_when_cpu_goes_offline),
+#endif
+#ifdef CONFIG_PROVE_LOCKING
+	KUNIT_CASE(lockdep_has_no_complaint),
+#endif
+	{}
+};
+
+static struct kunit_suite wakeups_test_suite = {
+	.name = "workqueue_wakeups",
+	.test_cases = wakeups_test_cases,
+};
+
+kunit_test_suites(&workqueue_test_suite, &wakeups_test_suite);

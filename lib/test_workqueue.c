@@ -9,7 +9,8 @@
  *   burst    @window at a time, a further one whenever one was executed
  *   fanout   as burst, but one producer unless told otherwise, and with @spread
  *            the items are queued on the online CPUs in turn
- *   sleep    as burst, and the items sleep for @sleep_us
+ *   sleep    as burst, and the items sleep for @sleep_us, and again as long as more
+ *            of them than ever before have come to run at once lately (SETTLE)
  *   chain    one item for each producer, which queues itself again
  *
  * Each run is logged in one line of key=value words:
@@ -87,6 +88,7 @@
 
 #define SAMPLE_MS	100	/* between looks at the kworkers */
 #define STALL_SECS	30	/* without progress, until items are taken for lost */
+#define SETTLE		8	/* times @sleep_us without a new peak, until items leave */
 #define MAX_POOLS	16384	/* pools with an ID above are not counted */
 #define MAX_ROWS	512
 
@@ -192,6 +194,7 @@ struct run {
 	atomic_t		nr_busy;	/* producers */
 	atomic_t		nr_running;	/* items, in mode sleep */
 	atomic_t		running_peak;
+	u64			peak_at;	/* ns, when running_peak rose last */
 	bool			stop;		/* items and producers come to an end */
 	DECLARE_BITMAP(pools, MAX_POOLS);
 	struct hist		queue;
@@ -292,6 +295,7 @@ static void note_pool(struct item *item)
 static void work(struct run *run, u64 start)
 {
 	unsigned int running, peak;
+	u64 settle_ns = (u64)run->params.sleep_us * SETTLE * NSEC_PER_USEC;
 
 	while (ktime_get_ns() - start < run->params.work_ns && !READ_ONCE(run->stop))
 		cpu_relax();
@@ -300,9 +304,16 @@ static void work(struct run *run, u64 start)
 		return;
 	running = atomic_inc_return(&run->nr_running);
 	peak = atomic_read(&run->running_peak);
-	while (running > peak && !atomic_try_cmpxchg(&run->running_peak, &peak, running))
-		;
-	usleep_range(run->params.sleep_us, run->params.sleep_us + 1);
+	while (running > peak) {
+		if (atomic_try_cmpxchg(&run->running_peak, &peak, running)) {
+			WRITE_ONCE(run->peak_at, ktime_get_ns());
+			break;
+		}
+	}
+	/* None leaves while others are starting, however slowly workers are created. */
+	do {
+		usleep_range(run->params.sleep_us, run->params.sleep_us + 1);
+	} while (ktime_get_ns() < READ_ONCE(run->peak_at) + settle_ns && !READ_ONCE(run->stop));
 	atomic_dec(&run->nr_running);
 }
 

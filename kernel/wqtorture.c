@@ -1,0 +1,951 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Torture test for max_active of unbound workqueues.
+ *
+ * Work items are queued on a few workqueues, from all nodes, while the limits of
+ * the workqueues change, CPUs go offline and come back (onoff_interval), and
+ * whatever else is done from outside: attributes changed in sysfs, the cpumask of
+ * all unbound workqueues, or freezing. For each workqueue it is checked that
+ *
+ *   - no more items run than the limit in force allows: while it is changed, the
+ *     higher one, and once it was lowered, no item more than before until fewer run
+ *   - while fewer run and some wait, there is progress at least every @stall_ms
+ *   - each item runs as often as it was queued, less what was cancelled, and never
+ *     in two places at once
+ *
+ * What is special about each of them:
+ *
+ *   wqtorture_churn     items that do nothing, spin, sleep or queue themselves, and
+ *   wqtorture_reclaim   are queued, cancelled, disabled and flushed at random; with
+ *   wqtorture_freeze    a rescuer; and frozen with the system
+ *   wqtorture_meet      items that stay until as many of them run as may, with the
+ *                       limit raised and lowered and items cancelled meanwhile
+ *   wqtorture_ordered   one item after the other, in the order in which they were
+ *                       queued
+ *   wqtorture_brief     a workqueue that is destroyed and created again
+ *   wqtorture_fair_few, wqtorture_fair
+ *                       as many items as can be from each node: with @fair, no node
+ *                       has less than half of its even share of any WINDOW
+ *                       completions
+ *
+ * All but the ordered one and wqtorture_brief are in sysfs. The last line but one
+ * that is logged at the end is "wqtorture: ... errors=N", with N = 0 for success.
+ */
+#define pr_fmt(fmt) fmt
+
+#include <linux/atomic.h>
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/freezer.h>
+#include <linux/init.h>
+#include <linux/jiffies.h>
+#include <linux/kernel.h>
+#include <linux/kthread.h>
+#include <linux/minmax.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/mutex.h>
+#include <linux/nodemask.h>
+#include <linux/overflow.h>
+#include <linux/random.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/topology.h>
+#include <linux/torture.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+MODULE_DESCRIPTION("Torture test for max_active of unbound workqueues");
+MODULE_LICENSE("GPL");
+
+torture_param(bool, fair, true, "Check shares of nodes; not while CPUs or cpumasks change");
+torture_param(int, max_active, 16, "Highest limit to be set, 2 to 256");
+torture_param(int, nissuers, -1, "Number of issuers, -1 for two on each node with CPUs");
+torture_param(int, onoff_holdoff, 0, "Time after start before CPU hotplugs (s)");
+torture_param(int, onoff_interval, 0, "Time between CPU hotplugs (jiffies), 0=disable");
+torture_param(int, shutdown_secs, 0, "Shutdown time (s), <= zero to disable");
+torture_param(int, stall_ms, 1000, "Time without progress that is an error (ms), 100 to 60000");
+torture_param(int, stat_interval, 60, "Time between statistics in the log (s), 0=disable");
+torture_param(int, stutter, 0, "Number of jiffies to run/halt issuers, 0=disable");
+torture_param(int, verbose, 0, "Enable verbose debugging printk()s");
+
+static char *torture_type = "wqtorture";
+
+#define SAMPLES		10	/* of a stalled workqueue until it is taken for stuck */
+#define WINDOW		1000	/* completions within which shares are looked at */
+#define MAX_SHOWN	4	/* errors of a kind that are logged */
+
+enum kind { CHURN, MEET, ORDERED, BRIEF, FAIR };
+
+static const struct target_type {
+	const char	*name;
+	enum kind	kind;
+	unsigned int	flags;
+	int		limit;		/* 0: changes at random */
+} types[] = {
+	{ "wqtorture_churn",	CHURN,	WQ_UNBOUND | WQ_SYSFS },
+	{ "wqtorture_reclaim",	CHURN,	WQ_UNBOUND | WQ_SYSFS | WQ_MEM_RECLAIM },
+	{ "wqtorture_freeze",	CHURN,	WQ_UNBOUND | WQ_SYSFS | WQ_FREEZABLE },
+	{ "wqtorture_meet",	MEET,	WQ_UNBOUND | WQ_SYSFS },
+	{ "wqtorture_ordered",	ORDERED, WQ_UNBOUND, 1 },
+	{ "wqtorture_brief",	BRIEF,	WQ_UNBOUND },
+	{ "wqtorture_fair_few",	FAIR,	WQ_UNBOUND | WQ_SYSFS, 2 },
+	{ "wqtorture_fair",	FAIR,	WQ_UNBOUND | WQ_SYSFS, 8 },
+};
+
+struct item {
+	struct delayed_work	dwork;
+	struct target		*target;
+	int			node;		/* for FAIR, an index in nodes[] */
+	atomic_t		nr_queued;
+	atomic_t		nr_cancelled;
+	atomic_t		nr_run;
+	atomic_t		nr_inside;	/* executions under way, at most 1 */
+};
+
+/* shares of the nodes in the latest completions, under the lock of the target */
+struct shares {
+	unsigned long	nr;			/* of all completions */
+	unsigned int	nr_of[MAX_NUMNODES];	/* of those in node[] */
+	u16		node[WINDOW];
+};
+
+/*
+ * A workqueue under test. Its director is the only one to change its limit, so a
+ * freezable workqueue has a freezable director: when that is to be frozen, so is the
+ * workqueue, see doze().
+ */
+struct target {
+	const struct target_type *type;
+	struct workqueue_struct	*wq;
+	atomic_long_t		nr_queued;	/* less nr_cancelled and nr_started: waiting */
+	atomic_long_t		nr_cancelled;
+	wait_queue_head_t	gate;		/* MEET: items that stay */
+
+	spinlock_t		lock;		/* guards the following */
+	long			nr_started;
+	unsigned long		nr_events;	/* starts, ends and changes of the limit */
+	int			max_active;	/* as it was set last */
+	int			limit;		/* in force: that, or 0 while frozen */
+	int			allowed;	/* to run; more than limit after lowering it */
+	bool			changing;	/* the limit is being changed */
+	int			running;
+	bool			held;		/* MEET: items stay ... */
+	int			nr_passes;	/* ... but for so many */
+	unsigned int		order_head;	/* ORDERED: order[] has what was queued */
+	unsigned int		order_tail;
+	struct shares		*shares;	/* FAIR */
+
+	/* for the watchdog alone */
+	unsigned long		seen_events;
+	unsigned int		nr_stalled;
+
+	unsigned int		nr_items;
+	struct item		**order;	/* at most two entries for each item */
+	struct item		items[] __counted_by(nr_items);
+};
+
+static int nodes[MAX_NUMNODES];			/* that have CPUs */
+static int nr_nodes;
+
+/* guards the pointers, for as long as they are followed; set once but for BRIEF */
+static DEFINE_MUTEX(targets_mutex);
+static struct target *targets[ARRAY_SIZE(types)];
+static struct task_struct *directors[ARRAY_SIZE(types)];
+static struct task_struct *freezable_director;	/* stays until all targets are gone */
+static struct task_struct **issuers;
+static struct task_struct *watchdog_task;
+static struct task_struct *stats_task;
+
+static atomic_long_t nr_run;
+static atomic_long_t nr_cancelled;
+static atomic_long_t nr_limits;
+static atomic_long_t nr_meetings;
+static atomic_long_t nr_created;
+static atomic_long_t nr_frozen;
+static atomic_long_t nr_shares;
+static atomic_t nr_errors;
+
+#define wqtorture_err(t, fmt, ...)						\
+do {										\
+	static atomic_t nr_shown;						\
+										\
+	atomic_inc(&nr_errors);							\
+	if (atomic_fetch_add_unless(&nr_shown, 1, MAX_SHOWN) < MAX_SHOWN)	\
+		pr_alert("%s: !!! %s: " fmt "\n", torture_type, (t)->type->name,\
+			 ##__VA_ARGS__);					\
+} while (0)
+
+static void nap(unsigned int max_ms)
+{
+	unsigned int us = get_random_u32_below(max_ms * USEC_PER_MSEC) + 1;
+
+	usleep_range(us, us + 100);
+}
+
+static int random_cpu(const struct cpumask *mask)
+{
+	unsigned int nr = get_random_u32_below(cpumask_weight(mask) ?: 1);
+	unsigned int cpu = cpumask_nth(nr, mask);
+
+	return cpu < nr_cpu_ids ? cpu : WORK_CPU_UNBOUND;
+}
+
+/* One node, all CPUs, also those that are offline, or the one that this is. */
+static int random_issue_cpu(void)
+{
+	switch (get_random_u32_below(4)) {
+	case 0:
+		return random_cpu(cpumask_of_node(nodes[get_random_u32_below(nr_nodes)]));
+	case 1:
+		return random_cpu(cpu_possible_mask);
+	default:
+		return WORK_CPU_UNBOUND;
+	}
+}
+
+/* --- What may run --------------------------------------------------------- */
+
+static void thaw(struct target *t)
+{
+	lockdep_assert_held(&t->lock);
+
+	if (t->limit)
+		return;
+	t->limit = t->max_active;
+	t->allowed = max(t->allowed, t->limit);
+	t->nr_events++;
+}
+
+/*
+ * The freezer sets the limit of freezable workqueues to 0, then wakes up tasks that
+ * are to be frozen, which is the only thing that ends this sleep early. What is
+ * active then may end, and nothing else may start until the freezer gives the limit
+ * back, before which it says that it is not freezing any longer.
+ */
+static void doze(struct target *t, unsigned int max_ms)
+{
+	unsigned long timeout = msecs_to_jiffies(get_random_u32_below(max_ms)) + 1;
+
+	if (!schedule_timeout_interruptible(timeout) || !freezing(current))
+		return;
+	spin_lock(&t->lock);
+	t->limit = 0;
+	spin_unlock(&t->lock);
+	atomic_long_inc(&nr_frozen);
+
+	try_to_freeze();
+
+	spin_lock(&t->lock);
+	thaw(t);
+	spin_unlock(&t->lock);
+}
+
+static void set_limit(struct target *t, int limit)
+{
+	spin_lock(&t->lock);
+	t->changing = true;
+	t->allowed = max(t->allowed, limit);
+	spin_unlock(&t->lock);
+
+	workqueue_set_max_active(t->wq, limit);
+
+	spin_lock(&t->lock);
+	t->changing = false;
+	t->max_active = limit;
+	t->limit = limit;
+	t->nr_events++;
+	spin_unlock(&t->lock);
+	atomic_long_inc(&nr_limits);
+}
+
+static long nr_waiting(struct target *t)
+{
+	return atomic_long_read(&t->nr_queued) - atomic_long_read(&t->nr_cancelled) -
+		t->nr_started;
+}
+
+/* whether no item can be started, as the limit is reached or none waits */
+static bool is_full(struct target *t)
+{
+	lockdep_assert_held(&t->lock);
+	return t->running >= t->limit || nr_waiting(t) <= 0;
+}
+
+static void check_order(struct target *t, struct item *item)
+{
+	struct item *first = NULL;
+
+	if (t->order_head != t->order_tail)
+		first = t->order[t->order_head++ % (2 * t->nr_items)];
+	if (first != item)
+		wqtorture_err(t, "item %td runs before item %td", item - t->items,
+			      first ? first - t->items : -1);
+}
+
+static void begin_item(struct item *item)
+{
+	struct target *t = item->target;
+
+	if (atomic_inc_return(&item->nr_inside) != 1)
+		wqtorture_err(t, "item %td runs in two places at once", item - t->items);
+
+	spin_lock(&t->lock);
+	t->nr_started++;
+	t->nr_events++;
+	t->running++;
+	if (t->running > t->allowed && !t->limit && !freezing(freezable_director))
+		thaw(t);
+	if (t->running > t->allowed)
+		wqtorture_err(t, "%d run and %d may, limit %d", t->running, t->allowed,
+			      t->limit);
+	if (t->type->kind == ORDERED)
+		check_order(t, item);
+	spin_unlock(&t->lock);
+}
+
+static void check_shares(struct target *t, struct item *item)
+{
+	struct shares *s = t->shares;
+	u16 *node = &s->node[s->nr % WINDOW];
+	int i;
+
+	if (s->nr >= WINDOW)
+		s->nr_of[*node]--;
+	*node = item->node;
+	s->nr_of[*node]++;
+	if (++s->nr < WINDOW)
+		return;
+	atomic_long_inc(&nr_shares);
+	for (i = 0; i < nr_nodes; i++) {
+		if (s->nr_of[i] * nr_nodes * 2 >= WINDOW)
+			continue;
+		wqtorture_err(t, "node %d had %u of %d completions, %d nodes share them",
+			      nodes[i], s->nr_of[i], WINDOW, nr_nodes);
+		memset(s, 0, sizeof(*s));
+		return;
+	}
+}
+
+static void end_item(struct item *item)
+{
+	struct target *t = item->target;
+
+	spin_lock(&t->lock);
+	t->nr_events++;
+	t->running--;
+	if (t->allowed > t->limit && !t->changing)
+		t->allowed--;
+	if (t->shares && fair)
+		check_shares(t, item);
+	spin_unlock(&t->lock);
+
+	atomic_inc(&item->nr_run);
+	atomic_long_inc(&nr_run);
+	atomic_dec(&item->nr_inside);
+}
+
+/* --- Items ---------------------------------------------------------------- */
+
+/* true if @item was not pending already and is not disabled; @delay in jiffies */
+static bool queue_item(struct item *item, int cpu, unsigned long delay)
+{
+	struct target *t = item->target;
+
+	/* It may run and end before the function returns. */
+	atomic_inc(&item->nr_queued);
+	atomic_long_inc(&t->nr_queued);
+	if (queue_delayed_work_on(cpu, t->wq, &item->dwork, delay))
+		return true;
+	atomic_dec(&item->nr_queued);
+	atomic_long_dec(&t->nr_queued);
+	return false;
+}
+
+static bool queue_on_its_node(struct item *item)
+{
+	return queue_item(item, random_cpu(cpumask_of_node(nodes[item->node])), 0);
+}
+
+/* account for what a function that cancels @item has returned */
+static void cancelled(struct item *item, bool pending)
+{
+	if (!pending)
+		return;
+	atomic_inc(&item->nr_cancelled);
+	atomic_long_inc(&item->target->nr_cancelled);
+	atomic_long_inc(&nr_cancelled);
+}
+
+static void queue_in_order(struct item *item)
+{
+	struct target *t = item->target;
+
+	spin_lock(&t->lock);
+	if (queue_item(item, random_issue_cpu(), 0))
+		t->order[t->order_tail++ % (2 * t->nr_items)] = item;
+	spin_unlock(&t->lock);
+}
+
+/* the latest entry is the one that was pending */
+static void cancel_in_order(struct item *item)
+{
+	struct target *t = item->target;
+	unsigned int i, nr = 2 * t->nr_items;
+
+	spin_lock(&t->lock);
+	if (cancel_delayed_work(&item->dwork)) {
+		cancelled(item, true);
+		for (i = t->order_tail - 1; t->order[i % nr] != item && i != t->order_head; i--)
+			;
+		for (; i + 1 != t->order_tail; i++)
+			t->order[i % nr] = t->order[(i + 1) % nr];
+		t->order_tail--;
+	}
+	spin_unlock(&t->lock);
+}
+
+static bool may_leave(struct target *t)
+{
+	bool leave;
+
+	spin_lock(&t->lock);
+	leave = !t->held || t->nr_passes;
+	if (t->held && t->nr_passes)
+		t->nr_passes--;
+	spin_unlock(&t->lock);
+	return leave;
+}
+
+static void work_at_random(struct item *item)
+{
+	switch (get_random_u32_below(8)) {
+	case 0:
+		udelay(get_random_u32_below(50) + 1);
+		break;
+	case 1:
+	case 2:
+		nap(3);
+		break;
+	case 3:
+		schedule();
+		break;
+	case 4:
+		if (!torture_must_stop_irq())
+			queue_item(item, random_issue_cpu(), 0);
+		break;
+	}
+}
+
+static void item_fn(struct work_struct *work)
+{
+	struct item *item = container_of(to_delayed_work(work), struct item, dwork);
+	struct target *t = item->target;
+
+	begin_item(item);
+	switch (t->type->kind) {
+	case CHURN:
+	case BRIEF:
+		work_at_random(item);
+		break;
+	case ORDERED:
+		if (!get_random_u32_below(4))
+			nap(2);
+		break;
+	case MEET:
+		wait_event(t->gate, may_leave(t));
+		break;
+	case FAIR:
+		nap(5);
+		if (!torture_must_stop_irq())
+			queue_on_its_node(item);
+		break;
+	}
+	end_item(item);
+}
+
+/* --- Targets -------------------------------------------------------------- */
+
+static void free_target(struct target *t)
+{
+	if (t) {
+		kfree(t->shares);
+		kfree(t->order);
+		kvfree(t);
+	}
+}
+
+static struct target *create_target(const struct target_type *type)
+{
+	int limit = type->limit ?: get_random_u32_below(max_active) + 1;
+	unsigned int i, nr_items = 4 * max_active;
+	struct target *t;
+
+	if (type->kind == FAIR)
+		nr_items = nr_nodes * (type->limit + 8);
+	t = kvzalloc(struct_size(t, items, nr_items), GFP_KERNEL);
+	if (!t)
+		return NULL;
+	t->nr_items = nr_items;
+	t->type = type;
+	spin_lock_init(&t->lock);
+	init_waitqueue_head(&t->gate);
+	t->max_active = limit;
+	t->limit = limit;
+	t->allowed = limit;
+	for (i = 0; i < nr_items; i++) {
+		t->items[i].target = t;
+		t->items[i].node = i % nr_nodes;
+		INIT_DELAYED_WORK(&t->items[i].dwork, item_fn);
+	}
+	t->shares = kzalloc(sizeof(*t->shares), GFP_KERNEL);
+	t->order = kcalloc(2 * nr_items, sizeof(*t->order), GFP_KERNEL);
+	if (t->shares && t->order)
+		t->wq = type->kind == ORDERED ?
+			alloc_ordered_workqueue("%s", 0, type->name) :
+			alloc_workqueue("%s", type->flags, limit, type->name);
+	if (!t->wq) {
+		free_target(t);
+		return NULL;
+	}
+	if (type->kind != FAIR) {
+		kfree(t->shares);
+		t->shares = NULL;
+	}
+	return t;
+}
+
+static void open_gate(struct target *t)
+{
+	spin_lock(&t->lock);
+	t->held = false;
+	spin_unlock(&t->lock);
+	wake_up_all(&t->gate);
+}
+
+static bool is_idle(struct target *t)
+{
+	bool idle;
+
+	spin_lock(&t->lock);
+	idle = !t->running && nr_waiting(t) <= 0;
+	spin_unlock(&t->lock);
+	return idle;
+}
+
+/* nobody queues any more; what is queued is given time to run unless in a @hurry */
+static void destroy_target(struct target *t, bool hurry)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(10 * stall_ms);
+	unsigned int i;
+
+	open_gate(t);
+	while (!hurry && !is_idle(t) && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	if (!hurry && !is_idle(t)) {
+		wqtorture_err(t, "%ld items wait and %d run at the end, limit %d",
+			      nr_waiting(t), t->running, t->limit);
+		/* so that there is an end */
+		for (i = 0; i < t->nr_items; i++) {
+			struct item *item = &t->items[i];
+
+			cancelled(item, cancel_delayed_work_sync(&item->dwork));
+		}
+	}
+	destroy_workqueue(t->wq);
+
+	for (i = 0; i < t->nr_items; i++) {
+		struct item *item = &t->items[i];
+		int expected = atomic_read(&item->nr_queued) - atomic_read(&item->nr_cancelled);
+
+		if (atomic_read(&item->nr_run) != expected)
+			wqtorture_err(t, "item %u ran %d times, not %d", i,
+				      atomic_read(&item->nr_run), expected);
+	}
+}
+
+/* --- Those that disturb --------------------------------------------------- */
+
+/* true when the target is full, false when that took too long, which is an error */
+static bool await_full(struct target *t)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(2 * stall_ms) + HZ;
+	bool full;
+
+	do {
+		spin_lock(&t->lock);
+		full = is_full(t);
+		spin_unlock(&t->lock);
+		if (!full)
+			schedule_timeout_uninterruptible(1);
+	} while (!full && time_before(jiffies, end) && !torture_must_stop());
+	return full;
+}
+
+static void change_meeting(struct target *t)
+{
+	switch (get_random_u32_below(4)) {
+	case 0:
+	case 1:
+		set_limit(t, get_random_u32_below(max_active) + 1);
+		break;
+	case 2: {
+		struct item *item = &t->items[get_random_u32_below(t->nr_items)];
+
+		cancelled(item, cancel_delayed_work(&item->dwork));
+		break;
+	}
+	case 3:
+		spin_lock(&t->lock);
+		t->nr_passes = get_random_u32_below(t->running + 1);
+		spin_unlock(&t->lock);
+		wake_up_all(&t->gate);
+		break;
+	}
+}
+
+/*
+ * Items that stay until the limit is reached or all of them are there. So they
+ * depend on each other, and a single one that is not started is noticed.
+ */
+static void meet(struct target *t)
+{
+	int i, nr = get_random_u32_below(t->nr_items) + 1;
+	int cpu = random_issue_cpu();
+	bool spread = get_random_u32_below(2);
+	bool full = true;
+
+	spin_lock(&t->lock);
+	t->held = true;
+	t->nr_passes = 0;
+	spin_unlock(&t->lock);
+
+	for (i = 0; i < nr; i++)
+		queue_item(&t->items[i], spread ? random_issue_cpu() : cpu, 0);
+	for (i = get_random_u32_below(8); full && i; i--) {
+		full = await_full(t);
+		nap(5);
+		change_meeting(t);
+	}
+	if (full)
+		await_full(t);
+	open_gate(t);
+	flush_workqueue(t->wq);
+	atomic_long_inc(&nr_meetings);
+}
+
+static void live_briefly(int slot)
+{
+	struct target *t = create_target(&types[slot]);
+	unsigned int i;
+
+	if (!t) {
+		nap(100);
+		return;
+	}
+	mutex_lock(&targets_mutex);
+	targets[slot] = t;
+	mutex_unlock(&targets_mutex);
+
+	for (i = 0; i < t->nr_items; i++)
+		queue_item(&t->items[i], random_issue_cpu(), 0);
+	if (get_random_u32_below(2))
+		set_limit(t, get_random_u32_below(max_active) + 1);
+	destroy_target(t, get_random_u32_below(2));
+
+	mutex_lock(&targets_mutex);
+	targets[slot] = NULL;
+	mutex_unlock(&targets_mutex);
+	free_target(t);
+	atomic_long_inc(&nr_created);
+}
+
+static int wqtorture_director(void *arg)
+{
+	const struct target_type *type = arg;
+	int slot = type - types;
+	struct target *t = targets[slot];
+
+	if (type->flags & WQ_FREEZABLE)
+		set_freezable();
+	do {
+		switch (type->kind) {
+		case CHURN:
+			set_limit(t, get_random_u32_below(max_active) + 1);
+			doze(t, 50);
+			break;
+		case MEET:
+			meet(t);
+			break;
+		case BRIEF:
+			live_briefly(slot);
+			nap(20);
+			break;
+		default:
+			break;
+		}
+	} while (!torture_must_stop());
+	torture_kthread_stopping("wqtorture_director");
+	return 0;
+}
+
+static void issue(struct item *item)
+{
+	switch (get_random_u32_below(32)) {
+	case 0:
+		cancelled(item, cancel_delayed_work(&item->dwork));
+		break;
+	case 1:
+		cancelled(item, cancel_delayed_work_sync(&item->dwork));
+		break;
+	case 2:
+		cancelled(item, disable_delayed_work(&item->dwork));
+		enable_delayed_work(&item->dwork);
+		break;
+	case 3:
+		cancelled(item, disable_delayed_work_sync(&item->dwork));
+		enable_delayed_work(&item->dwork);
+		break;
+	case 4:
+		flush_delayed_work(&item->dwork);
+		break;
+	case 5:
+		if (!get_random_u32_below(16))
+			flush_workqueue(item->target->wq);
+		break;
+	case 6:
+	case 7:
+		queue_item(item, WORK_CPU_UNBOUND, get_random_u32_below(3));
+		break;
+	default:
+		queue_item(item, random_issue_cpu(), 0);
+		break;
+	}
+}
+
+static void issue_in_order(struct item *item)
+{
+	switch (get_random_u32_below(32)) {
+	case 0:
+	case 1:
+		cancel_in_order(item);
+		break;
+	case 2:
+		flush_delayed_work(&item->dwork);
+		break;
+	default:
+		queue_in_order(item);
+		break;
+	}
+}
+
+static int wqtorture_issuer(void *arg)
+{
+	int node = nodes[(long)arg % nr_nodes];
+	int i, slot;
+
+	do {
+		do {
+			slot = get_random_u32_below(ARRAY_SIZE(types));
+		} while (types[slot].kind != CHURN && types[slot].kind != ORDERED);
+
+		/* fails when all are offline, and is undone when they go */
+		set_cpus_allowed_ptr(current, cpumask_of_node(node));
+		for (i = get_random_u32_below(2 * max_active); i; i--) {
+			struct target *t = targets[slot];
+			struct item *item = &t->items[get_random_u32_below(t->nr_items)];
+
+			if (types[slot].kind == CHURN)
+				issue(item);
+			else
+				issue_in_order(item);
+		}
+		nap(5);
+		stutter_wait("wqtorture_issuer");
+	} while (!torture_must_stop());
+	torture_kthread_stopping("wqtorture_issuer");
+	return 0;
+}
+
+/* --- The watchdog and the log --------------------------------------------- */
+
+/* Samples are counted, so that time for which the whole machine stood is not. */
+static void watch(struct target *t)
+{
+	spin_lock(&t->lock);
+	if (is_full(t) || t->seen_events != t->nr_events)
+		t->nr_stalled = 0;
+	else if (++t->nr_stalled == SAMPLES)
+		wqtorture_err(t, "%ld items wait for %d ms while %d run, limit %d",
+			      nr_waiting(t), stall_ms, t->running, t->limit);
+	t->seen_events = t->nr_events;
+	spin_unlock(&t->lock);
+}
+
+static int wqtorture_watchdog(void *unused)
+{
+	int i;
+
+	do {
+		schedule_timeout_interruptible(msecs_to_jiffies(stall_ms / SAMPLES));
+		mutex_lock(&targets_mutex);
+		for (i = 0; i < ARRAY_SIZE(targets); i++)
+			if (targets[i])
+				watch(targets[i]);
+		mutex_unlock(&targets_mutex);
+	} while (!kthread_should_stop());
+	return 0;
+}
+
+static void print_stats(void)
+{
+	pr_alert("%s: nodes=%d items=%ld cancelled=%ld limits=%ld meetings=%ld created=%ld frozen=%ld shares=%ld errors=%d\n",
+		 torture_type, nr_nodes, atomic_long_read(&nr_run),
+		 atomic_long_read(&nr_cancelled), atomic_long_read(&nr_limits),
+		 atomic_long_read(&nr_meetings), atomic_long_read(&nr_created),
+		 atomic_long_read(&nr_frozen), atomic_long_read(&nr_shares),
+		 atomic_read(&nr_errors));
+}
+
+static int wqtorture_stats(void *unused)
+{
+	do {
+		schedule_timeout_interruptible(stat_interval * HZ);
+		print_stats();
+		torture_shutdown_absorb("wqtorture_stats");
+	} while (!torture_must_stop());
+	torture_kthread_stopping("wqtorture_stats");
+	return 0;
+}
+
+static void print_parameters(const char *tag)
+{
+	pr_alert("%s:--- %s: fair=%d max_active=%d nissuers=%d onoff_holdoff=%d onoff_interval=%d shutdown_secs=%d stall_ms=%d stat_interval=%d stutter=%d verbose=%d\n",
+		 torture_type, tag, fair, max_active, nissuers, onoff_holdoff, onoff_interval,
+		 shutdown_secs, stall_ms, stat_interval, stutter, verbose);
+}
+
+/* --- Start and end -------------------------------------------------------- */
+
+static void wqtorture_cleanup(void)
+{
+	int i;
+
+	if (torture_cleanup_begin())
+		return;
+
+	for (i = 0; issuers && i < nissuers; i++)
+		torture_stop_kthread(wqtorture_issuer, issuers[i]);
+	kfree(issuers);
+	issuers = NULL;
+	for (i = 0; i < ARRAY_SIZE(directors); i++)
+		torture_stop_kthread(wqtorture_director, directors[i]);
+	for (i = 0; i < ARRAY_SIZE(targets); i++)
+		if (targets[i])
+			destroy_target(targets[i], false);
+	torture_stop_kthread(wqtorture_watchdog, watchdog_task);
+	torture_stop_kthread(wqtorture_stats, stats_task);
+	for (i = 0; i < ARRAY_SIZE(targets); i++) {
+		free_target(targets[i]);
+		targets[i] = NULL;
+	}
+	if (freezable_director)
+		put_task_struct(freezable_director);
+
+	print_stats();
+	if (atomic_read(&nr_errors))
+		print_parameters("End of test: FAILURE");
+	else if (torture_onoff_failures())
+		print_parameters("End of test: HOTPLUG");
+	else
+		print_parameters("End of test: SUCCESS");
+	torture_cleanup_end();
+}
+
+static int __init check_parameters(void)
+{
+	if (max_active >= 2 && max_active <= 256 && stall_ms >= 100 && stall_ms <= 60000 &&
+	    nissuers >= -1 && nissuers <= 4096)
+		return 0;
+	pr_alert("%s: max_active=%d is not in 2 to 256, stall_ms=%d not in 100 to 60000, or nissuers=%d not in -1 to 4096\n",
+		 torture_type, max_active, stall_ms, nissuers);
+	return -EINVAL;
+}
+
+static int __init start_tasks(void)
+{
+	int i, j, ret;
+
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		if (types[i].limit)
+			continue;
+		ret = torture_create_kthread(wqtorture_director, (void *)&types[i], directors[i]);
+		if (ret)
+			return ret;
+		if (types[i].flags & WQ_FREEZABLE)
+			freezable_director = get_task_struct(directors[i]);
+	}
+	for (i = 0; i < nissuers; i++) {
+		ret = torture_create_kthread(wqtorture_issuer, (void *)(long)i, issuers[i]);
+		if (ret)
+			return ret;
+	}
+	for (i = 0; i < ARRAY_SIZE(types); i++)
+		for (j = 0; types[i].kind == FAIR && j < targets[i]->nr_items; j++)
+			queue_on_its_node(&targets[i]->items[j]);
+	ret = torture_create_kthread(wqtorture_watchdog, NULL, watchdog_task);
+	if (!ret && stat_interval > 0)
+		ret = torture_create_kthread(wqtorture_stats, NULL, stats_task);
+	if (!ret && onoff_interval > 0)
+		ret = torture_onoff_init(onoff_holdoff * HZ, onoff_interval, NULL);
+	if (!ret && shutdown_secs > 0)
+		ret = torture_shutdown_init(shutdown_secs, wqtorture_cleanup);
+	if (!ret && stutter > 0)
+		ret = torture_stutter_init(stutter, stutter);
+	return ret;
+}
+
+static int __init wqtorture_init(void)
+{
+	int i, node, ret = check_parameters();
+
+	if (ret)
+		return ret;
+	if (!torture_init_begin(torture_type, verbose))
+		return -EBUSY;
+
+	for_each_node_state(node, N_CPU)
+		nodes[nr_nodes++] = node;
+	if (nissuers < 0)
+		nissuers = 2 * nr_nodes;
+	print_parameters("Start of test");
+
+	ret = -ENOMEM;
+	issuers = kcalloc(nissuers, sizeof(*issuers), GFP_KERNEL);
+	if (!issuers)
+		goto unwind;
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		if (types[i].kind == BRIEF)
+			continue;
+		targets[i] = create_target(&types[i]);
+		if (!targets[i])
+			goto unwind;
+	}
+	ret = start_tasks();
+	if (torture_init_error(ret))
+		goto unwind;
+	torture_init_end();
+	return 0;
+
+unwind:
+	atomic_inc(&nr_errors);
+	torture_init_end();
+	wqtorture_cleanup();
+	return ret;
+}
+
+module_init(wqtorture_init);
+module_exit(wqtorture_cleanup);
