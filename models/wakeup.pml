@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Workers that are picked under pool->lock and woken up after it is dropped: a model
+ * for Spin. The names are those of kernel/workqueue.c.
+ *
+ * PRODUCERS queue ITEMS items each on one pool that starts with IDLE idle workers and
+ * can create more, up to WORKERS. At any time, the one that has been idle the longest is
+ * culled, if more than two are idle; time plays no role, so that this is more than the
+ * kernel ever does. With PERCPU the pool's concurrency is managed, else it's unbound.
+ *
+ * What is done under pool->lock is one step. A picked worker is woken up in another
+ * one. The waker is in an RCU read-side critical section from one to the other. A task
+ * is freed when it has exited and all sections that had begun by then have ended.
+ *
+ * Proved: no freed task is woken up. No wakeup reaches a worker that has been woken up
+ * already, but for one that is culled. When nothing can happen any more, all items have
+ * been executed. Each BREAK_* is a mistake that the verifier has to find.
+ */
+
+#ifndef PRODUCERS
+#define PRODUCERS 3
+#endif
+#ifndef ITEMS
+#define ITEMS 1
+#endif
+#ifndef WORKERS
+#define WORKERS 3
+#endif
+#ifndef IDLE
+#define IDLE 3
+#endif
+#ifndef CULLS
+#define CULLS 1
+#endif
+
+#define NONE	255
+#define READER(r)	(1 << (r))		/* a worker's or, behind them, a producer's */
+
+#ifdef PERCPU
+#define RUNNING(n)	nr_running = nr_running + n
+#else
+#define RUNNING(n)	skip
+#endif
+
+#define NEED_MORE_WORKER	(worklist > 0 && nr_running == 0)
+#define KEEP_WORKING		(worklist > 0 && nr_running <= 1)
+#ifdef BREAK_CULL_ALL
+#define TOO_MANY_WORKERS	(nr_idle > 0)
+#else
+#define TOO_MANY_WORKERS	(nr_idle > 2)
+#endif
+
+mtype = { UNBORN, TASK_IDLE, TASK_RUNNING, EXITED };
+
+mtype state[WORKERS];
+bool picked[WORKERS], die[WORKERS], freed[WORKERS];
+byte waits_for[WORKERS];	/* the sections that the freeing of a task waits for */
+byte readers;			/* the sections under way */
+
+byte idle[WORKERS];		/* the last in is the first of pool->idle_list */
+byte nr_idle, worklist, executed;
+short nr_running;
+bool managed;
+byte manager;
+byte queued;
+
+inline enter_idle(w)
+{
+	idle[nr_idle] = w;
+	nr_idle++
+}
+
+/* also clears the variables that are no longer needed, for fewer states */
+inline leave_list(w)
+{
+	i = 0;
+	do
+	:: idle[i] == w -> break
+	:: else -> i++
+	od;
+	do
+	:: i + 1 < nr_idle -> idle[i] = idle[i + 1]; i++
+	:: else -> break
+	od;
+	nr_idle--;
+	idle[nr_idle] = 0;
+	i = 0
+}
+
+/* pick_worker(), and the beginning of the section in which it is woken up */
+inline pick(r, p)
+{
+	p = NONE;
+	if
+	:: NEED_MORE_WORKER && nr_idle > 0 && !picked[idle[nr_idle - 1]] ->
+		p = idle[nr_idle - 1];
+		picked[p] = true;
+		begin(r)
+	:: else
+	fi
+}
+
+inline begin(r)
+{
+#ifndef BREAK_NO_RCU
+	readers = readers | READER(r)
+#else
+	skip
+#endif
+}
+
+inline wake_up(r, p)
+{
+	if
+	:: p != NONE ->
+		atomic {
+			assert(!freed[p]);
+			assert(state[p] == TASK_IDLE || die[p]);
+			if
+			:: state[p] == TASK_IDLE -> state[p] = TASK_RUNNING
+			:: else
+			fi;
+			i = 0;
+			readers = readers & ~READER(r);
+			do
+			:: i < WORKERS -> waits_for[i] = waits_for[i] & ~READER(r); i++
+			:: else -> break
+			od;
+			i = 0;
+			p = NONE
+		}
+	:: else
+	fi
+}
+
+proctype Worker(byte w)
+{
+	byte p = NONE, i = 0;
+
+woke_up:
+	(state[w] == TASK_RUNNING);
+	atomic {
+		if
+		:: die[w] ->
+			state[w] = EXITED;
+			waits_for[w] = readers;
+			goto out
+		:: else
+		fi;
+		leave_list(w);
+#ifndef BREAK_STAYS_PICKED
+		picked[w] = false;
+#endif
+recheck:
+		managed = managed && manager != w;
+		if
+		:: !NEED_MORE_WORKER -> goto sleep
+		:: else
+		fi;
+		if
+		:: nr_idle == 0 && !managed ->
+			managed = true;
+			manager = w;
+			goto manage
+		:: else
+		fi;
+		RUNNING(1);
+		goto work
+	}
+manage:
+	/* create_worker() */
+	atomic {
+		p = 0;
+		do
+		:: p < WORKERS && state[p] != UNBORN -> p++
+		:: else -> break
+		od;
+		if
+		:: p < WORKERS ->
+			state[p] = TASK_IDLE;
+#ifndef BREAK_CREATED_NOT_PICKED
+			picked[p] = true;
+#endif
+			enter_idle(p);
+			begin(w)
+		:: else -> p = NONE
+		fi
+	}
+	wake_up(w, p);
+	goto recheck;
+work:
+	atomic {
+		worklist--;
+		pick(w, p)
+	}
+	wake_up(w, p);
+	/* the work function: it may sleep */
+#ifdef PERCPU
+	if
+	:: atomic {
+			nr_running--;
+			pick(w, p)
+		};
+		wake_up(w, p);
+		nr_running++
+	:: skip
+	fi;
+#endif
+	atomic {
+		executed++;
+#ifdef BREAK_IDLE_BLINDLY
+		if
+		:: false -> goto work
+#else
+		if
+		:: KEEP_WORKING -> goto work
+#endif
+		:: else
+		fi;
+		RUNNING(-1);
+sleep:
+		enter_idle(w);
+#ifndef BREAK_STATE_UNLOCKED
+		state[w] = TASK_IDLE
+#endif
+	}
+#ifdef BREAK_STATE_UNLOCKED
+	state[w] = TASK_IDLE;
+#endif
+	goto woke_up;
+out:
+	skip
+}
+
+proctype Producer(byte r)
+{
+	byte p = NONE, n = 0, i = 0;
+
+	do
+	:: n < ITEMS ->
+		atomic {
+			worklist++;
+			queued++;
+			n++;
+			pick(r, p)
+		}
+		wake_up(r, p)
+	:: else -> break
+	od
+}
+
+/* idle_cull_fn() */
+proctype Culler()
+{
+	byte w, n = 0, i = 0;
+
+end:	do
+	:: n < CULLS ->
+		atomic {
+			TOO_MANY_WORKERS;
+#ifdef BREAK_CULL_FIRST
+			w = idle[nr_idle - 1];
+#else
+			w = idle[0];
+#endif
+			leave_list(w);
+			die[w] = true;
+			n++
+		}
+		/* kthread_stop(): the reference that it has is dropped at the end */
+		atomic {
+			if
+			:: state[w] == TASK_IDLE -> state[w] = TASK_RUNNING
+			:: else
+			fi
+		}
+		(state[w] == EXITED && waits_for[w] == 0);
+		freed[w] = true
+	:: else -> break
+	od
+}
+
+init {
+	byte n = 0, i = 0;
+
+	atomic {
+		do
+		:: n < WORKERS ->
+			if
+			:: n < IDLE ->
+				state[n] = TASK_IDLE;
+				enter_idle(n)
+			:: else -> state[n] = UNBORN
+			fi;
+			run Worker(n);
+			n++
+		:: else -> break
+		od;
+		n = 0;
+		do
+		:: n < PRODUCERS -> run Producer(WORKERS + n); n++
+		:: else -> break
+		od;
+		run Culler()
+	}
+	/* nothing can happen any more */
+	timeout;
+	assert(queued == PRODUCERS * ITEMS && executed == queued)
+}
