@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Workers that are culled while they are woken up, with KASAN and lockdep.
+
+Needs a kernel with configs/debug, configs/kasan and tests/culling.diff.
+"""
+
+import pytest
+from conftest import Boot
+from wqboot import Record
+
+# A pool without progress for ten seconds is a panic, and so is any warning.
+BOOT = Boot("nodes-2", "cull", append="workqueue.watchdog_thresh=10 workqueue.panic_on_stall=1")
+
+
+@pytest.mark.boot(BOOT)
+def test_culling(record: Record) -> None:
+    said = dict(line.split(" ", 1) for line in record.lines)
+    if "skipped" in said:
+        pytest.skip(said["skipped"])
+    assert int(said["runs"]) > 0
+    # Where nothing is culled, there are as many workers as were ever needed at once.
+    assert int(said["forks"]) > 10 * int(said["runs"])

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0
+"""No worker is woken up with a pool->lock held, by what a traced boot shows.
+
+Needs a kernel with configs/debug. Seen failing: against stock 6.12 and the series without
+its last patches.
+"""
+
+import pytest
+from conftest import ROOT, Boot
+from wqboot import Record
+from wqload import load
+
+wq_wakeups = load(ROOT / "tools/workqueue/wq_wakeups.py")
+
+BOOT = Boot("nodes-2", "wakeups", append="kunit.filter_glob=workqueue_wakeups kunit.enable=1")
+LOADS = ["suite", "serial", "burst", "limited", "sleep"]
+# Takes a worker that is idle while there is work for it and that nobody has picked: what goes
+# wrong without this wakeup has not been seen.
+UNREACHABLE = {"rescuer leaves"}
+
+
+def traces(record: Record) -> dict[str, list[str]]:
+    """The trace of each load."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in record.lines:
+        if line.startswith("skipped "):
+            pytest.skip(line.removeprefix("skipped "))
+        if line.startswith("> "):
+            lines = found.setdefault(line[2:], [])
+        else:
+            lines.append(line)
+    return found
+
+
+@pytest.mark.boot(BOOT)
+@pytest.mark.parametrize("name", LOADS)
+def test_no_wakeup_is_under_a_lock(record: Record, name: str) -> None:
+    counts = wq_wakeups.parse(traces(record)[name])
+    print(name, *wq_wakeups.report(counts), sep="\n")
+    total, locked = counts.by_reason()
+    assert total and not locked
+    if name == "suite":
+        missing = {reason for reason in wq_wakeups.REASONS if not total[reason]}
+        assert missing <= UNREACHABLE
