@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The test_workqueue module when allocations fail. Needs a kernel with configs/fault.
+"""The test_workqueue module when allocations fail. Needs a kernel with configs/fault; with
+KASAN, too, it takes minutes.
 
 Seen failing: with a run that is not freed when it cannot be made, and with parameters that
 are not freed when loading fails.
@@ -10,7 +11,7 @@ from conftest import Boot
 from wqboot import Record
 
 
-@pytest.mark.boot(Boot("bench-2", "faults"))
+@pytest.mark.boot(Boot("bench-2", "faults", timeout=900))
 def test_failed_allocations_leave_nothing(record: Record) -> None:
     for line in record.lines:
         if line.startswith("skipped"):
@@ -20,5 +21,5 @@ def test_failed_allocations_leave_nothing(record: Record) -> None:
     }
     assert numbers["run"][0] > 20
     assert numbers["load"][0] > 100
-    assert min(numbers["random"]) > 20
+    assert min(numbers["random"]) > 10
     assert record.lines[3:] == []

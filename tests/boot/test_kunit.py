@@ -19,4 +19,4 @@ def test_kunit(record: Record, machine: str) -> None:
     assert record.scenario == machine
     results = [line for line in record.lines if line.startswith("ok ")]
     suites = {line.split()[2] for line in results}
-    assert suites >= {"workqueue", "test_workqueue"}
+    assert suites >= {"workqueue", "workqueue_wakeups", "test_workqueue"}

@@ -31,6 +31,7 @@ MODES = {
 LATENCIES = ["p50", "p90", "p95", "p99", "p999", "max"]
 SECOND = 1.0  # within which a run must have ended
 DEBUG_SECONDS = 5.0  # the same in an emulated kernel with lockdep and KASAN
+DEBUG_TIMEOUT = 900  # of a boot, there
 CYCLES = 200
 # What takes long to end: a queue full of items that sleep or spin, one at a time.
 ENDLESS = {
@@ -100,7 +101,9 @@ def rows(lines: list[str]) -> list[dict[str, str]]:
 
 
 def boot(*commands: str) -> pytest.MarkDecorator:
-    return pytest.mark.boot(Boot(MACHINE.name, "module", commands="\n".join([*commands, ""])))
+    return pytest.mark.boot(
+        Boot(MACHINE.name, "module", commands="\n".join([*commands, ""]), timeout=DEBUG_TIMEOUT)
+    )
 
 
 def run(mode: str) -> str:
