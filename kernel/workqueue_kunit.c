@@ -810,20 +810,27 @@ static int nr_slots(struct workqueue_struct *wq)
 	return nr;
 }
 
+/* when to give up on what should happen at once, sooner if something failed before */
+static unsigned long patience(struct kunit *test)
+{
+	return test->status == KUNIT_SUCCESS ? 10 * HZ : HZ / 10;
+}
+
 /* soon @nr items run, and it stays at that; no slot has been lost or made up */
 static void expect_running(struct kunit *test, struct limited *limited, int nr)
 {
+	unsigned long end = jiffies + patience(test);
 	struct workqueue_struct *wq = limited->wq;
-	int timeout, in_a_row = 0;
+	int in_a_row = 0;
 
-	for (timeout = 0; timeout < 500 && in_a_row < 2; timeout++) {
-		msleep(20);
+	do {
+		usleep_range(2000, 4000);
 		if (atomic_read(&limited->nr_running) == nr && nr_slots(wq) == wq->max_active)
 			in_a_row++;
 		else
 			in_a_row = 0;
-	}
-	KUNIT_EXPECT_EQ(test, in_a_row, 2);
+	} while (in_a_row < 4 && time_before(jiffies, end));
+	KUNIT_EXPECT_EQ(test, in_a_row, 4);
 	KUNIT_EXPECT_EQ(test, atomic_read(&limited->nr_running), nr);
 	KUNIT_EXPECT_EQ(test, nr_slots(wq), wq->max_active);
 }
@@ -831,13 +838,14 @@ static void expect_running(struct kunit *test, struct limited *limited, int nr)
 /* let all items end, all of which have to have run @nr_runs times */
 static void free_limited(struct kunit *test, struct limited *limited, int nr_runs)
 {
-	int timeout = 500, i;
+	unsigned long end = jiffies + patience(test);
+	int i;
 
 	for (i = 0; i < NR_LIMITED; i++)
 		complete(&limited->end);
 	for (i = 0; i < NR_LIMITED; i++) {
-		while (work_busy(&limited->items[i].work) && timeout-- > 0)
-			msleep(20);
+		while (work_busy(&limited->items[i].work) && time_before(jiffies, end))
+			usleep_range(2000, 4000);
 		KUNIT_EXPECT_FALSE_MSG(test, cancel_work(&limited->items[i].work),
 				       "item %d waits", i);
 		KUNIT_EXPECT_EQ_MSG(test, limited->items[i].nr_runs, nr_runs, "item %d", i);
@@ -990,18 +998,18 @@ static struct kunit_suite workqueue_test_suite = {
 struct step {
 	struct work_struct	work;
 	struct completion	started;
-	struct completion	*until;	/* what it waits for, 10 s at most */
+	struct completion	*until;	/* what it waits for, 20 s at most */
 	bool			spin;	/* wait on the CPU */
 };
 
 static void step_fn(struct work_struct *work)
 {
 	struct step *step = container_of(work, struct step, work);
-	unsigned long end = jiffies + 10 * HZ;
+	unsigned long end = jiffies + 20 * HZ;
 
 	complete_all(&step->started);
 	if (step->until && !step->spin)
-		wait_for_completion_timeout(step->until, 10 * HZ);
+		wait_for_completion_timeout(step->until, 20 * HZ);
 	while (step->until && step->spin && !completion_done(step->until) &&
 	       time_before(jiffies, end))
 		cond_resched();
@@ -1015,16 +1023,18 @@ static void init_step(struct step *step, struct completion *until)
 	step->spin = false;
 }
 
-/* wait for its end, or take it back if it was never started */
+/* let it end and wait for that, or take it back if it was never started */
 static void end_step(struct step *step)
 {
+	if (step->until)
+		complete_all(step->until);
 	cancel_work_sync(&step->work);
 	destroy_work_on_stack(&step->work);
 }
 
-static bool has_started(struct step *step)
+static bool has_started(struct kunit *test, struct step *step)
 {
-	return wait_for_completion_timeout(&step->started, 5 * HZ);
+	return wait_for_completion_timeout(&step->started, patience(test));
 }
 
 static void set_nice(struct kunit *test, struct workqueue_struct *wq, int nice)
@@ -1054,8 +1064,7 @@ static void start_chained_items(struct kunit *test, struct workqueue_struct *wq)
 		queue_work(wq, &steps[i].work);
 	preempt_enable();
 	for (i = 0; i < ARRAY_SIZE(steps); i++)
-		KUNIT_EXPECT_TRUE(test, has_started(&steps[i]));
-	complete_all(&release);
+		KUNIT_EXPECT_TRUE(test, has_started(test, &steps[i]));
 	for (i = 0; i < ARRAY_SIZE(steps); i++)
 		end_step(&steps[i]);
 }
@@ -1090,7 +1099,7 @@ static void item_starts_when_another_sleeps(struct kunit *test)
 	init_step(&second, NULL);
 	init_step(&first, &second.started);
 	queue_pair(wq, &first, &second);
-	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);
 	end_step(&second);
 	destroy_workqueue(wq);
@@ -1108,7 +1117,7 @@ static void item_starts_when_another_hogs_cpu(struct kunit *test)
 	init_step(&first, &second.started);
 	first.spin = true;
 	queue_pair(wq, &first, &second);
-	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);
 	end_step(&second);
 	wq_cpu_intensive_thresh_us = thresh;
@@ -1127,12 +1136,12 @@ static void item_of_another_pool_starts(struct kunit *test)
 	init_step(&first, &release);
 	init_step(&second, NULL);
 	queue_work(wq, &first.work);
-	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
 	set_nice(test, wq, -3);
 	queue_work(wq, &second.work);
 	KUNIT_EXPECT_FALSE(test, try_wait_for_completion(&second.started));
 	complete_all(&release);
-	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);
 	end_step(&second);
 	destroy_workqueue(wq);
@@ -1150,12 +1159,12 @@ static void item_starts_when_unplugged(struct kunit *test)
 	init_step(&first, &release);
 	init_step(&second, NULL);
 	queue_work(wq, &first.work);
-	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
 	set_nice(test, wq, -5);
 	queue_work(wq, &second.work);
 	KUNIT_EXPECT_FALSE(test, try_wait_for_completion(&second.started));
 	complete_all(&release);
-	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);
 	end_step(&second);
 	destroy_workqueue(wq);
@@ -1172,11 +1181,10 @@ static void raise_limit(struct kunit *test, unsigned int flags)
 	init_step(&first, &release);
 	init_step(&second, NULL);
 	queue_pair(wq, &first, &second);
-	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
 	workqueue_set_max_active(wq, 2);
-	KUNIT_EXPECT_TRUE(test, has_started(&second));
-	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);
 	end_step(&second);
 	destroy_workqueue(wq);
@@ -1200,7 +1208,7 @@ static void item_starts_when_thawed(struct kunit *test)
 	queue_work(wq, &step.work);
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&step.started, HZ / 20));
 	thaw_workqueues();
-	KUNIT_EXPECT_TRUE(test, has_started(&step));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
 	end_step(&step);
 	destroy_workqueue(wq);
 }
@@ -1236,15 +1244,14 @@ static void item_starts_on_rescuer(struct kunit *test)
 	init_step(&first, &release);
 	init_step(&second, NULL);
 	queue_work(wq, &first.work);
-	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
 	queue_work(wq, &second.work);
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
 	pool_mayday_timeout(&pool->mayday_timer);
-	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 
 	timer_delete_sync(&pool->mayday_timer);
 	set_manager(pool, false);
-	complete_all(&release);
 	end_step(&first);
 	end_step(&second);
 	destroy_workqueue(wq);
@@ -1269,11 +1276,11 @@ static void item_starts_when_cpu_goes_offline(struct kunit *test)
 	init_step(&first, &second.started);
 	first.spin = true;
 	queue_work_on(cpu, wq, &first.work);
-	KUNIT_EXPECT_TRUE(test, has_started(&first));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
 	queue_work_on(cpu, wq, &second.work);
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
 	KUNIT_EXPECT_EQ(test, remove_cpu(cpu), 0);
-	KUNIT_EXPECT_TRUE(test, has_started(&second));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	KUNIT_EXPECT_EQ(test, add_cpu(cpu), 0);
 	end_step(&first);
 	end_step(&second);
