@@ -813,7 +813,7 @@ static int nr_slots(struct workqueue_struct *wq)
 /* when to give up on what should happen at once, sooner if something failed before */
 static unsigned long patience(struct kunit *test)
 {
-	return test->status == KUNIT_SUCCESS ? 10 * HZ : HZ / 10;
+	return test->status == KUNIT_SUCCESS ? 10 * HZ : HZ / 20;
 }
 
 /* soon @nr items run, and it stays at that; no slot has been lost or made up */
@@ -946,25 +946,29 @@ static void spread_slots_are_found_again(struct kunit *test)
 {
 	struct limited *limited = alloc_limited(test, NR_LIMITED);
 	struct workqueue_struct *wq = limited->wq;
-	struct wq_node_nr_active *nna;
+	struct wq_node_nr_active *other = kunit_kzalloc(test, sizeof(*other), GFP_KERNEL);
 
-	/* nobody else uses the fallback unless there are no nodes to tell apart */
-	nna = wq_node_nr_active(wq, NUMA_NO_NODE);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	init_node_nr_active(other);
 	queue_limited(limited, 0, 1, false);
 	expect_running(test, limited, 1);
 	raw_spin_lock_irq(&wq->active_lock);
 	wq_collect_slots(wq);
-	if (list_empty(&nna->used_node)) {
-		list_add_tail(&nna->used_node, &wq->used_nodes);
-		wq->nr_used_nodes++;
-	}
-	wq_spread_slots(wq, nna);
+	list_add_tail(&other->used_node, &wq->used_nodes);
+	wq->nr_used_nodes++;
+	wq_spread_slots(wq, other);
 	KUNIT_EXPECT_TRUE(test, wq->slots_spread);
-	KUNIT_EXPECT_GE(test, atomic_read(&nna->nr_free), NR_LIMITED / 3);
+	KUNIT_EXPECT_GE(test, atomic_read(&other->nr_free), NR_LIMITED / 3);
 	raw_spin_unlock_irq(&wq->active_lock);
 
 	queue_limited(limited, 1, NR_LIMITED - 1, false);
 	expect_running(test, limited, NR_LIMITED);
+
+	raw_spin_lock_irq(&wq->active_lock);
+	wq_collect_slots(wq);
+	list_del(&other->used_node);
+	wq->nr_used_nodes--;
+	raw_spin_unlock_irq(&wq->active_lock);
 	free_limited(test, limited, 1);
 }
 
