@@ -8,6 +8,7 @@
 # make refresh  write patches/BASE back from that tree
 # make kunit    the KUnit suite on User Mode Linux
 # make torture  wqtorture on kernels with lockdep, KASAN and KCSAN, SECS=60 on each machine
+# make each     build and boot each patch by itself, with lockdep
 # make models   search the models further than make test does: minutes, up to 8 GB
 # make check    checkpatch, sparse, W=1 and kernel-doc on the series
 # make clean    remove build/; what is in the cache stays
@@ -29,7 +30,7 @@ export ARCH SIZES
 
 FILES ?= $(wildcard build/bench.json build/local-*.json)
 
-.PHONY: help bench report test debian tree refresh kunit torture models check clean
+.PHONY: help bench report test debian tree refresh kunit each torture models check clean
 
 help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
@@ -55,8 +56,12 @@ refresh:
 kunit:
 	@scripts/setup && scripts/kunit --base '$(BASE)'
 
+each:
+	@scripts/setup && scripts/each --base '$(BASE)'
+
 torture:
 	@scripts/setup && scripts/torture --base '$(BASE)' --secs '$(SECS)'
+
 models:
 	@scripts/setup && "$${XDG_CACHE_HOME:-$$HOME/.cache}/unbound-workqueue/venv/bin/python" \
 		-m pytest -v tests/test_models.py --large-models

@@ -223,6 +223,18 @@ read_series() {
 	mapfile -t PATCHES < <(find "$1" -maxdepth 1 -name '*.patch' 2>/dev/null | sort)
 }
 
+# built_patches: the numbers of those PATCHES that change more than documentation and tools
+built_patches() {
+	local number
+
+	for ((number = 1; number <= ${#PATCHES[@]}; number++)); do
+		if grep '^+++ b/' "${PATCHES[number - 1]}" |
+			grep -Eqv ' b/(Documentation/|tools/|MAINTAINERS)'; then
+			echo "$number"
+		fi
+	done
+}
+
 # am TREE PATCH...: commits the patches in TREE. On failure TREE is left
 # without them, and AM_ERROR says which one it was and why.
 am() {
