@@ -38,9 +38,9 @@ LOCK_TIMES = {
     "wait_max_ns": "waittime-max",
 }
 
-Part = Literal["layout", "time", "limit", "locks", "icount", "sizes"]
-PARTS: tuple[Part, ...] = ("layout", "icount", "locks", "time", "limit", "sizes")
-TIMED: tuple[Part, ...] = ("locks", "time", "limit", "sizes")
+Part = Literal["layout", "time", "work", "limit", "locks", "icount", "sizes"]
+PARTS: tuple[Part, ...] = ("layout", "icount", "locks", "time", "work", "limit", "sizes")
+TIMED: tuple[Part, ...] = ("locks", "time", "work", "limit", "sizes")
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,11 @@ def plan(
 ) -> list[Task]:
     """The boots in the order in which they are made: the first one of everything comes first."""
     icount = load_scenario(ROOT / f"scenarios/{ICOUNT}.toml")
-    # The first items after boot cost more than later ones.
+    # The first items after boot cost more than later ones, and have workers created.
+    few = max(items // 20, 1)
+    warmup = f"warmup={few}"
     counted = [
-        f"mode=serial threads=1 scopes=cache items={number} warmup={max(items // 5, 1)}"
-        for number in (max(items // 5, 1), items * 10)
+        f"mode=serial threads=1 scopes=cache items={number} {warmup}" for number in (few, few * 50)
     ]
     tasks: list[Task] = []
 
@@ -176,21 +177,38 @@ def plan(
             continue
         timed = timed_scenario(cpus)
         if "locks" in parts:
-            runs = [f"mode=serial scopes={scope} items={items}" for scope in SCOPES.split(",")]
+            # lock statistics are slow, and counts need no more
+            runs = [
+                f"mode=serial scopes={scope} items={max(items // 4, 1)}"
+                for scope in SCOPES.split(",")
+            ]
             add("locks", "lockstat", timed, runs, number)
         if "time" in parts:
-            runs = [f"mode={mode} scopes={SCOPES} items={items}" for mode in ("serial", "burst")]
-            runs += [
-                f"mode=fanout scopes={SCOPES} items={items * timed.cpus}",
-                f"mode=sleep scopes={SCOPES} items={max(items // 50, 1)} max_active=16",
-                f"mode=chain scopes={SCOPES} items={max(items // 2, 1)}",
+            runs = [
+                f"mode={mode} scopes={SCOPES} {warmup} items={number}"
+                for mode, number in (
+                    ("serial", items),
+                    ("burst", items),
+                    ("fanout", items * timed.cpus),
+                    ("sleep max_active=16", few),
+                    ("chain", items),
+                )
             ]
             add("time", "bench", timed, runs, number)
+        if "work" in parts:
+            runs = [
+                f"mode={mode} scopes={SCOPES} {warmup} items={number} work_ns=1000"
+                for mode, number in (("burst", items), ("fanout", items * timed.cpus))
+            ]
+            add("work", "bench", timed, runs, number)
         if "limit" in parts:
-            runs = [f"mode=burst scopes={SCOPES} items={items} max_active=2"]
+            runs = [f"mode=burst scopes={SCOPES} {warmup} items={items} max_active=2"]
             add("limit", "bench", timed, runs, number)
         for size in sizes if "sizes" in parts else []:
-            runs = [f"mode={mode} scopes=cache_shard items={items}" for mode in ("serial", "burst")]
+            runs = [
+                f"mode={mode} scopes=cache_shard {warmup} items={items}"
+                for mode in ("serial", "burst")
+            ]
             add("sizes", "bench", timed, runs, number, size)
     return tasks
 
@@ -319,7 +337,7 @@ def make_boot(task: Task, machine: Machine, out: Path) -> Boot:
     return Boot(
         machine=machine.id,
         kernel=task.kernel.described().id,
-        section="time" if task.part == "limit" else task.part,
+        section="time" if task.part in ("work", "limit") else task.part,
         config=task.config,
         scenario=task.scenario.name,
         append=task.append,
