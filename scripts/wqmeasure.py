@@ -22,6 +22,7 @@ from wqtopology import Scenario, format_pods, load_scenario
 SCOPES = "cpu,smt,cache_shard,cache,numa,system"
 LAYOUT = "smt-26x2"
 ICOUNT = "icount-1"
+NODES = "nodes-2x1"
 COUNTED_BOOTS = 5
 # KUnit suites in the kernel would run at boot.
 APPEND = "kunit.enable=0"
@@ -38,9 +39,18 @@ LOCK_TIMES = {
     "wait_max_ns": "waittime-max",
 }
 
-Part = Literal["layout", "time", "work", "limit", "locks", "icount", "sizes"]
-PARTS: tuple[Part, ...] = ("layout", "icount", "locks", "time", "work", "limit", "sizes")
-TIMED: tuple[Part, ...] = ("locks", "time", "work", "limit", "sizes")
+Part = Literal["layout", "time", "work", "limit", "nodes", "locks", "icount", "sizes"]
+PARTS: tuple[Part, ...] = (
+    "layout",
+    "icount",
+    "locks",
+    "time",
+    "work",
+    "limit",
+    "nodes",
+    "sizes",
+)
+TIMED: tuple[Part, ...] = ("locks", "time", "work", "limit", "nodes", "sizes")
 
 
 @dataclass(frozen=True)
@@ -204,6 +214,10 @@ def plan(
         if "limit" in parts:
             runs = [f"mode=burst scopes={SCOPES} {warmup} items={items} max_active=2"]
             add("limit", "bench", timed, runs, number)
+        for limit in (2, 8, 256) if "nodes" in parts else ():
+            nodes = load_scenario(ROOT / f"scenarios/{NODES}.toml")
+            runs = [f"mode=burst scopes={SCOPES} {warmup} items={items} max_active={limit}"]
+            add("nodes", "bench", nodes, runs, number)
         for size in sizes if "sizes" in parts else []:
             runs = [
                 f"mode={mode} scopes=cache_shard {warmup} items={items}"
@@ -337,7 +351,7 @@ def make_boot(task: Task, machine: Machine, out: Path) -> Boot:
     return Boot(
         machine=machine.id,
         kernel=task.kernel.described().id,
-        section="time" if task.part in ("work", "limit") else task.part,
+        section="time" if task.part in ("work", "limit", "nodes") else task.part,
         config=task.config,
         scenario=task.scenario.name,
         append=task.append,
