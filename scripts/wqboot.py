@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Boot a kernel in QEMU, run one job of guest/jobs in it, and say how it ended."""
 
+import argparse
 import hashlib
 import json
 import os
@@ -84,6 +85,17 @@ def find_kernel(path: Path) -> Kernel:
             )
     images = " or ".join(arch.image for arch in ARCHES)
     raise BootError(f"{path} is not a kernel's build directory: it has no {images}")
+
+
+def named_kernel(text: str) -> tuple[str, Kernel]:
+    """The value NAME=DIR of an option."""
+    name, equals, path = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=DIR")
+    try:
+        return name, find_kernel(Path(path))
+    except BootError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -275,6 +287,19 @@ def kvm_works(kernel: Kernel) -> bool:
         )
         memo.write_text(record.verdict + "\n")
     return memo.read_text() == "pass\n"
+
+
+def sections(lines: list[str]) -> dict[str, list[str]]:
+    """What a job has printed after each "> NAME" line; no name comes twice."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith("> "):
+            if line[2:] in found:
+                raise BootError(f'the job has printed "{line}" twice')
+            answer = found[line[2:]] = []
+        elif found:
+            answer.append(line)
+    return found
 
 
 def choose_accel(kernel: Kernel, scenario: Scenario) -> str:

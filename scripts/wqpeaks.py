@@ -8,6 +8,7 @@ once. What max_active promises is min(max_active, items), whatever the machine.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from wqboot import sections
 from wqtopology import Cpus, Scenario, format_cpulist
 
 MACHINES = ("nodes-1", "nodes-2", "nodes-4", "nodes-8", "nodes-4-cpuless", "nodes-4-memoryless")
@@ -80,13 +81,7 @@ def commands(scenario: Scenario) -> str:
 
 def peaks(scenario: Scenario, lines: list[str]) -> dict[Cell, int]:
     """What the job has printed. Each item must have run once."""
-    answers: dict[str, list[str]] = {}
-    answer: list[str] = []
-    for line in lines:
-        if line.startswith("> "):
-            answers[line[2:]] = answer = []
-        else:
-            answer.append(line)
+    answers = sections(lines)
     found = {}
     for cell in cells(scenario):
         start = "kernel test_workqueue: scope="

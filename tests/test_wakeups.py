@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from wqload import load
+from wqwakeups import Load, load_of, table
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools/workqueue/wq_wakeups.py"
@@ -203,3 +204,23 @@ def test_no_such_file(tmp_path: Path) -> None:
     result = run(tmp_path / "none")
     assert result.returncode == 2
     assert "No such file" in result.stderr
+
+
+def test_load_of() -> None:
+    """Wakeups that are not the workqueue's are counted, but not per item."""
+    lines = trace(*UNDER, *wakeup(1, "swake_up_one", "rcu_gp_fqs"), *REST, *REST)
+    assert load_of(lines) == Load(2, {"item queued": (1, 1), "other": (1, 0)})
+    assert load_of(lines).per_item == 0.5
+
+
+def test_table_has_medians_side_by_side() -> None:
+    stock = [Load(10, {"item queued": (number, number), "other": (3, 0)}) for number in (9, 2, 4)]
+    patched = [Load(10, {"item queued": (3, 0), "mayday": (2, 1), "other": (0, 0)})]
+    head, *rows = table({"stock": stock, "patched": patched})
+    assert head.split() == ["stock", "patched"]
+    assert [row.split() for row in rows] == [
+        ["item", "queued", "4/4", "3/0"],
+        ["mayday", "0/0", "2/1"],
+        ["other", "3/0", "0/0"],
+        ["per", "item", "0.40", "0.50"],
+    ]

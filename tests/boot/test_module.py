@@ -15,7 +15,7 @@ import re
 
 import pytest
 from conftest import ROOT, Boot
-from wqboot import Record
+from wqboot import Record, sections
 from wqtopology import load_scenario
 
 MACHINE = load_scenario(ROOT / "scenarios/bench-2.toml")
@@ -73,19 +73,6 @@ BAD = {
 ONLY_IN_RUN = {"nothing=1": "a parameter of this module", "items": "of the form name=value"}
 
 
-def answers(record: Record) -> dict[str, list[str]]:
-    """What follows each command; no command is given twice."""
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in record.lines:
-        if line.startswith("> "):
-            assert line[2:] not in found
-            found[line[2:]] = lines = []
-        else:
-            lines.append(line)
-    return found
-
-
 def one(lines: list[str], word: str) -> str:
     """What the only line that starts with this word says."""
     found = [line.partition(" ")[2] for line in lines if line.partition(" ")[0] == word]
@@ -138,15 +125,15 @@ class TestRows:
     pytestmark = RUNS
 
     def test_load(self, record: Record) -> None:
-        lines = answers(record)["load items=50"]
+        lines = sections(record.lines)["load items=50"]
         assert one(lines, "result") == "ok"
         assert [row["scope"] for row in rows(lines)] == SCOPES
         assert all(row["mode"] == "serial" for row in rows(lines))
-        assert one(answers(record)["unload"], "result") == "ok"
+        assert one(sections(record.lines)["unload"], "result") == "ok"
 
     @pytest.mark.parametrize("mode", MODES)
     def test_mode(self, record: Record, mode: str) -> None:
-        lines = answers(record)[f"{run(mode)} scopes={','.join(SCOPES)}"]
+        lines = sections(record.lines)[f"{run(mode)} scopes={','.join(SCOPES)}"]
         assert (one(lines, "result"), one(lines, "state")) == ("ok", "idle 0")
         assert [row["scope"] for row in rows(lines)] == SCOPES
         given = dict(word.split("=") for word in MODES[mode].split())
@@ -174,7 +161,7 @@ class TestRows:
 
     def test_pools(self, record: Record) -> None:
         """With a producer on each CPU, a scope has as many pools as pods."""
-        lines = answers(record)[f"{run('burst')} scopes={','.join(SCOPES)}"]
+        lines = sections(record.lines)[f"{run('burst')} scopes={','.join(SCOPES)}"]
         pools = {row["scope"]: int(row["pools"]) for row in rows(lines)}
         pods = [CPUS, CPUS, CPUS, 1, 1, 1]
         assert pools == dict(zip(SCOPES, pods, strict=True))
@@ -182,7 +169,7 @@ class TestRows:
     @pytest.mark.parametrize("command", SETTINGS)
     def test_overrides(self, record: Record, command: str) -> None:
         """What is not given is as it was when the module was loaded."""
-        lines = answers(record)[command]
+        lines = sections(record.lines)[command]
         assert (one(lines, "result"), one(lines, "state")) == ("ok", "idle 0")
         given = dict(word.split("=") for word in command.split()[1:])
         expected = {"items": "50", "scopes": "cpu,cache", "repeat": "1"} | given
@@ -202,15 +189,15 @@ class TestRows:
                 assert row[key] == given.get(key, "0")
 
     def test_results_are_csv(self, record: Record) -> None:
-        lines = answers(record)["results"]
+        lines = sections(record.lines)["results"]
         table = list(csv.DictReader(line.removeprefix("csv ") for line in lines))
-        logged = [row for command in answers(record) for row in rows(answers(record)[command])]
+        logged = [row for lines in sections(record.lines).values() for row in rows(lines)]
         # those of the first load are gone with the module
         assert table == logged[len(SCOPES) : len(SCOPES) + len(table)]
         assert len(table) == 2 + len(MODES) * len(SCOPES) + 1 + 2 * 3 + 2 * 3 + 1
 
     def test_one_run_at_a_time(self, record: Record) -> None:
-        answer = answers(record)
+        answer = sections(record.lines)
         assert one(answer["start items=100000000"], "state") == "running"
         assert one(answer["write items=1"], "result") == "Device or resource busy"
         assert one(answer["kill"], "state").startswith("idle -")
@@ -218,7 +205,7 @@ class TestRows:
         assert one(again, "state") == "idle 0"
 
     def test_results_are_bounded(self, record: Record) -> None:
-        *_, last = answers(record).values()
+        *_, last = sections(record.lines).values()
         table = [line.removeprefix("csv ").split(",") for line in last]
         number = table[0].index("repeat")
         assert [line[number] for line in table[1:]] == [str(nr) for nr in range(89, 601)]
@@ -239,7 +226,7 @@ class TestRows:
     ],
 )
 def test_bad_value(record: Record, command: str, allowed: str) -> None:
-    lines = answers(record)[command]
+    lines = sections(record.lines)[command]
     word = command.split()[-1]
     # busybox's insmod tries twice, in two ways
     said = {line for line in lines if line.startswith("kernel ") and "taints" not in line}
@@ -247,8 +234,8 @@ def test_bad_value(record: Record, command: str, allowed: str) -> None:
     assert re.match(rf"kernel test_workqueue: {re.escape(word)} is not .*{allowed}", said.pop())
     assert one(lines, "result").lower() in ("invalid argument", "invalid parameters")
     assert not [line for line in lines if line.startswith("left")]
-    assert one(answers(record)["unload"], "result") == "ok"
-    assert len(answers(record)["results"]) == 2
+    assert one(sections(record.lines)["unload"], "result") == "ok"
+    assert len(sections(record.lines)["results"]) == 2
 
 
 def end(words: str) -> list[str]:
@@ -269,7 +256,7 @@ def end(words: str) -> list[str]:
     [pytest.param(words, id=name, marks=boot(*end(words))) for name, words in ENDLESS.items()],
 )
 def test_end(record: Record, words: str) -> None:
-    killed, loaded, started, stopped, again, second, unloaded = answers(record).values()
+    killed, loaded, started, stopped, again, second, unloaded = sections(record.lines).values()
     assert one(killed, "result") == ""
     assert one(loaded, "result") == "ok"
     assert one(started, "state") == one(second, "state") == "running"
@@ -285,7 +272,7 @@ def test_end(record: Record, words: str) -> None:
 
 @boot(f"cycles {CYCLES} items=2 scopes=cache", "load items=1 scopes=cache")
 def test_cycles(record: Record) -> None:
-    cycles, loaded = answers(record).values()
+    cycles, loaded = sections(record.lines).values()
     assert one(cycles, "result") == str(CYCLES)
     assert len(rows(cycles)) == CYCLES
     assert not [line for line in cycles if line.startswith("left")]

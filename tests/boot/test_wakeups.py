@@ -7,36 +7,25 @@ its last patches.
 
 import pytest
 from conftest import ROOT, Boot
-from wqboot import Record
+from wqboot import Record, sections
 from wqload import load
 
 wq_wakeups = load(ROOT / "tools/workqueue/wq_wakeups.py")
 
 BOOT = Boot("nodes-2", "wakeups", append="kunit.filter_glob=workqueue_wakeups kunit.enable=1")
-LOADS = ["suite", "serial", "burst", "limited", "sleep"]
+LOADS = ["suite", "serial", "burst", "limited", "chain", "fanout", "sleep"]
 # Takes a worker that is idle while there is work for it and that nobody has picked: what goes
 # wrong without this wakeup has not been seen.
 UNREACHABLE = {"rescuer leaves"}
 
 
-def traces(record: Record) -> dict[str, list[str]]:
-    """The trace of each load."""
-    found: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in record.lines:
-        if line.startswith("skipped "):
-            pytest.skip(line.removeprefix("skipped "))
-        if line.startswith("> "):
-            lines = found.setdefault(line[2:], [])
-        else:
-            lines.append(line)
-    return found
-
-
 @pytest.mark.boot(BOOT)
 @pytest.mark.parametrize("name", LOADS)
 def test_no_wakeup_is_under_a_lock(record: Record, name: str) -> None:
-    counts = wq_wakeups.parse(traces(record)[name])
+    for line in record.lines:
+        if line.startswith("skipped "):
+            pytest.skip(line.removeprefix("skipped "))
+    counts = wq_wakeups.parse(sections(record.lines)[name])
     print(name, *wq_wakeups.report(counts), sep="\n")
     total, locked = counts.by_reason()
     assert total and not locked

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tables of what tools/workqueue/wq_wakeups.py finds in the traces of several kernels."""
+
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from wqboot import ROOT
+
+sys.path.insert(0, str(ROOT / "tools/workqueue"))
+from wq_wakeups import REASONS, TraceError, parse
+
+__all__ = ["Load", "TraceError", "load_of", "table"]
+
+OTHER = "other"  # reasons that are not the workqueue's
+
+
+@dataclass(frozen=True)
+class Load:
+    """One trace: work items executed, and by reason all wakeups of workers and those with a
+    pool->lock held."""
+
+    items: int
+    wakeups: dict[str, tuple[int, int]]
+
+    @property
+    def per_item(self) -> float:
+        return sum(total for key, (total, _) in self.wakeups.items() if key != OTHER) / self.items
+
+
+def load_of(lines: Iterable[str]) -> Load:
+    """TraceError if the trace is not complete."""
+    counts = parse(lines)
+    total, locked = counts.by_reason()
+    wakeups = {reason: (total[reason], locked[reason]) for reason in REASONS if total[reason]}
+    others = total.keys() - REASONS.keys()
+    wakeups[OTHER] = (
+        sum(total[reason] for reason in others),
+        sum(locked[reason] for reason in others),
+    )
+    return Load(counts.items, wakeups)
+
+
+def table(kernels: Mapping[str, Sequence[Load]]) -> Iterator[str]:
+    """Kernels side by side, "all/with a pool->lock held": medians of their boots."""
+
+    def median(loads: Sequence[Load], reason: str, column: int) -> float:
+        return statistics.median(load.wakeups.get(reason, (0, 0))[column] for load in loads)
+
+    yield f"  {'':<22}" + "".join(f"{name:>14}" for name in kernels)
+    for reason in (*REASONS, OTHER):
+        cells = [(median(loads, reason, 0), median(loads, reason, 1)) for loads in kernels.values()]
+        if any(total for total, _ in cells):
+            shown = (f"{total:g}/{locked:g}" for total, locked in cells)
+            yield f"  {reason:<22}" + "".join(f"{text:>14}" for text in shown)
+    ratios = (statistics.median(load.per_item for load in loads) for loads in kernels.values())
+    yield f"  {'per item':<22}" + "".join(f"{ratio:>14.2f}" for ratio in ratios)
