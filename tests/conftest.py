@@ -51,8 +51,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def tally(outcome: str, name: str) -> None:
-    """One line per test for scripts/test to count."""
-    if path := os.environ.get("WQ_TALLY"):
+    """One line per test for scripts/test to count; reports of pytest-xdist's workers get here."""
+    if (path := os.environ.get("WQ_TALLY")) and "PYTEST_XDIST_WORKER" not in os.environ:
         with Path(path).open("a") as file:
             file.write(f"{outcome} {name}\n")
 
