@@ -318,7 +318,7 @@ def throughput(panel: Panel, name: str) -> Drawing:
         legend(axes, labels(panel), "median; lowest to highest; each " + panel.unit)
 
     width = WIDE if lines else NARROW
-    return draw(name, f"{panel.mode}: throughput", source(panel), (width, height), paint)
+    return draw(name, f"{panel.title}: throughput", source(panel), (width, height), paint)
 
 
 def percentile_lines(
@@ -384,7 +384,7 @@ def latency(panel: Panel, name: str) -> Drawing:
             axes.set_xlabel("percentile")
         legend(grid[0], [(scope, i % len(SERIES)) for i, scope in enumerate(scopes)])
 
-    title = f"{panel.mode}: times of queueing and of starting, median and range over the "
+    title = f"{panel.title}: times of queueing and of starting, median and range over the "
     one = len(panel.by_kernel) == 1
     size, paint = ((WIDE, 4.2), of_scopes) if one else ((WIDE, 6.4), of_kernels)
     return draw(name, f"{title}{panel.unit}s", source(panel), size, paint)
@@ -438,7 +438,7 @@ def locks(panel: Panel, name: str) -> Drawing:
                 axes.set_xlabel("affinity scope")
         legend(grid[0], labels(panel))
 
-    title = f"{panel.mode}: what happens to pool->lock, with lock statistics"
+    title = f"{panel.title}: what happens to pool->lock, with lock statistics"
     return draw(name, title, source(panel), (WIDE, 5.6), paint)
 
 
@@ -451,7 +451,7 @@ def instructions(panel: Panel, name: str) -> Drawing:
         axes.yaxis.set_major_formatter(FuncFormatter(short))
         legend(axes, labels(panel))
 
-    title = f"{panel.mode}: instructions from queueing an item to its completion"
+    title = f"{panel.title}: instructions from queueing an item to its completion"
     return draw(name, title, source(panel), (NARROW, 3.4), paint)
 
 
@@ -519,7 +519,7 @@ def sweep_figure(sweep: Sweep, scope: str, name: str) -> Drawing | None:
             f"median; lowest to highest {sweep.first.unit}",
         )
 
-    title = f"{sweep.first.mode}: shards of different size, scope {scope}"
+    title = f"{sweep.first.title}: shards of different size, scope {scope}"
     return draw(name, title, source(sweep), (WIDE, 3.8), paint)
 
 
@@ -613,7 +613,7 @@ class Builder:
 
     def timed(self, panel: Panel) -> str:
         what = wr.MODES.get(panel.mode, "")
-        parts = [f"<h4>{escape(panel.mode)}{': ' + what if what else ''}</h4>\n"]
+        parts = [f"<h4>{escape(panel.title)}{': ' + what if what else ''}</h4>\n"]
         parts.append(self.figure(throughput(panel, self.name("throughput", panel.mode))))
         if panel.mode == "sleep":
             parts.append(self.figure(running(panel, self.name("running", panel.mode))))

@@ -179,6 +179,17 @@ def plural(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+# Of test_workqueue, and how they are shown.
+PARAMETERS = {
+    "threads": "{} producers",
+    "each": "{} items each",
+    "window": "window {}",
+    "work_ns": "{} ns of work",
+    "sleep_us": "{} us of sleep",
+    "max_active": "max_active {}",
+}
+
+
 @dataclass(frozen=True)
 class Panel:
     """Boots that can be compared: same machine, section and parameters; in one mode."""
@@ -246,9 +257,8 @@ class Panel:
             return f"n = {plural(next(iter(counts.values())), what)}{each}"
         return f"n = {', '.join(f'{count} {what}s of {name}' for name, count in counts.items())}"
 
-    @cached_property
-    def parameters(self) -> str:
-        """Those of test_workqueue that are the same in all rows."""
+    def same(self, keys: Iterable[str]) -> str:
+        """Those of PARAMETERS in keys that are the same in all rows."""
         rows = [
             row.values | {"each": row.values["items"] // row.values.get("threads", 1)}
             for boot in self.boots
@@ -256,20 +266,26 @@ class Panel:
             if row.mode == self.mode
         ]
         shown = []
-        for key, text in (
-            ("threads", "{} producers"),
-            ("each", "{} items each"),
-            ("window", "window {}"),
-            ("work_ns", "{} ns of work"),
-            ("sleep_us", "{} us of sleep"),
-            ("max_active", "max_active {}"),
-        ):
+        for key in keys:
             values = {row[key] for row in rows if row.get(key)}
             if len(values) == 1 and not (key == "window" and values == {1}):
                 number = f"{values.pop():,}"
+                text = PARAMETERS[key]
                 text = text.replace("producers", "producer") if number == "1" else text
                 shown.append(text.format(number))
         return ", ".join(shown)
+
+    @cached_property
+    def parameters(self) -> str:
+        return self.same(PARAMETERS)
+
+    @cached_property
+    def title(self) -> str:
+        """The mode, and what sets it apart from others of the same mode."""
+        asked = [run for run in self.boots[0].runs if f"mode={self.mode} " in f"{run} "]
+        keys = [key for key in ("work_ns", "max_active") if any(f" {key}=" in run for run in asked)]
+        nodes = self.scenario if self.scenario.startswith("nodes") else ""
+        return ", ".join(filter(None, [self.mode, self.same(keys), nodes]))
 
     @cached_property
     def about(self) -> str:
@@ -404,7 +420,7 @@ def short_label(metric: Metric) -> str:
 
 def throughput_table(panel: Panel) -> Table:
     columns, rows = _scope_rows(panel, ["items_per_sec"], ["items_per_sec"])
-    return Table(f"{panel.mode}: throughput", columns, rows, panel.about, short=True)
+    return Table(f"{panel.title}: throughput", columns, rows, panel.about, short=True)
 
 
 def shard_table(panel: Panel) -> Table | None:
@@ -434,7 +450,7 @@ def shard_table(panel: Panel) -> Table | None:
             add(new, scopes[0], old, scopes[1], f"{title}, the default scopes")
     if not rows:
         return None
-    title = f"{panel.mode}: throughput of cache_shard to that of cache"
+    title = f"{panel.title}: throughput of cache_shard to that of cache"
     return Table(title, ["", "medians", "n", "ratio"], rows, panel.about, words=1, short=True)
 
 
@@ -443,7 +459,7 @@ def latency_table(panel: Panel) -> Table:
     metrics = [f"queue_{rank}_ns" for rank in ("p50", "p90", "p95")]
     columns, rows = _scope_rows(panel, [*metrics, "kworkers_before", "kworkers_peak"], [])
     return Table(
-        f"{panel.mode}: what queue_work() took, and kworkers",
+        f"{panel.title}: what queue_work() took, and kworkers",
         columns,
         rows,
         panel.about,
@@ -459,7 +475,7 @@ def time_tables(panel: Panel) -> list[Table]:
             metric = f"{time}_{rank}_ns"
             columns, rows = _scope_rows(panel, [metric], [metric])
             name = rank.replace("p999", "p99.9")
-            tables.append(Table(f"{panel.mode}: {what}, {name}", columns, rows, panel.about))
+            tables.append(Table(f"{panel.title}: {what}, {name}", columns, rows, panel.about))
     return tables
 
 
@@ -486,21 +502,21 @@ def running_table(panel: Panel) -> Table | None:
 def kworkers_table(panel: Panel) -> Table:
     metrics = ["kworkers_before", "kworkers_peak", "kworkers_after", "pools"]
     columns, rows = _scope_rows(panel, metrics, [])
-    return Table(f"{panel.mode}: kworkers and pools", columns, rows, panel.about)
+    return Table(f"{panel.title}: kworkers and pools", columns, rows, panel.about)
 
 
 def lock_tables(panel: Panel) -> list[Table]:
     tables = []
     for metric in LOCKS:
         columns, rows = _scope_rows(panel, [metric], [metric])
-        title = f"{panel.mode}: {METRICS[metric].label}, {METRICS[metric].unit}"
+        title = f"{panel.title}: {METRICS[metric].label}, {METRICS[metric].unit}"
         tables.append(Table(title, columns, rows, panel.about, short=metric != "lock_wait_ns"))
     return tables
 
 
 def instruction_table(panel: Panel) -> Table:
     columns, rows = _scope_rows(panel, ["instructions"], ["instructions"])
-    title = f"{panel.mode}: instructions from queueing an item to its completion"
+    title = f"{panel.title}: instructions from queueing an item to its completion"
     return Table(title, columns, rows, panel.about, short=True)
 
 
@@ -559,7 +575,7 @@ def sweep_table(sweep: Sweep, scope: str) -> Table:
             rows.append([Cell(str(panel.size) if not i else ""), *row[1:]])
     rows = [row + [Cell("")] * (len(columns) - len(row)) for row in rows]
     columns = ["cores per shard", *columns[1:]]
-    title = f"{sweep.first.mode}: scope {scope} with shards of different size"
+    title = f"{sweep.first.title}: scope {scope} with shards of different size"
     return Table(title, columns, rows, sweep.about, short=True)
 
 
@@ -670,7 +686,7 @@ def claim_lines(panel: Panel) -> list[str]:
     if not tried:
         return []
     outside = f"of {tried} intervals of ratios of times, {len(found)} exclude 1"
-    return [f"{panel.mode}: {outside}; {tried * CHANCE:.0f} or so would if nothing differed"]
+    return [f"{panel.title}: {outside}; {tried * CHANCE:.0f} or so would if nothing differed"]
 
 
 # --- the terminal ------------------------------------------------------------------------

@@ -96,6 +96,17 @@ def test_words_for_locks_and_counts() -> None:
     assert any(" 5,003 " in line for line in lines[counted : counted + 10])
 
 
+def test_titles_tell_panels_of_one_mode_apart() -> None:
+    found = results({"stock": 1.0})
+    limited = [
+        replace(boot, scenario="nodes-2x1", runs=["mode=serial work_ns=5 max_active=1024"])
+        for boot in found.boots
+    ]
+    panels = wqreport.panels(replace(found, boots=found.boots + limited), "time")
+    titles = {panel.title for panel in panels if panel.mode == "serial"}
+    assert titles == {"serial", "serial, max_active 1,024, nodes-2x1"}
+
+
 def test_medians_are_those_of_the_boots() -> None:
     found = full(boots=6)
     rows = [r for b in found.passed("time") if b.kernel == "patched-1" for r in b.rows]
