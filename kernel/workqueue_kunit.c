@@ -1143,7 +1143,7 @@ static void item_of_another_pool_starts(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
 	set_nice(test, wq, -3);
 	queue_work(wq, &second.work);
-	KUNIT_EXPECT_FALSE(test, try_wait_for_completion(&second.started));
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
 	complete_all(&release);
 	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);
@@ -1166,7 +1166,7 @@ static void item_starts_when_unplugged(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
 	set_nice(test, wq, -5);
 	queue_work(wq, &second.work);
-	KUNIT_EXPECT_FALSE(test, try_wait_for_completion(&second.started));
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
 	complete_all(&release);
 	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);

@@ -9,11 +9,15 @@ from conftest import Boot
 from wqboot import Record
 
 MACHINES = ["single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11"]
+DEBUG_TIMEOUT = 300  # seconds for a boot of a kernel with KASAN
 
 
 @pytest.mark.parametrize(
     "machine",
-    [pytest.param(name, marks=pytest.mark.boot(Boot(name, "kunit"))) for name in MACHINES],
+    [
+        pytest.param(name, marks=pytest.mark.boot(Boot(name, "kunit", timeout=DEBUG_TIMEOUT)))
+        for name in MACHINES
+    ],
 )
 def test_kunit(record: Record, machine: str) -> None:
     assert record.scenario == machine
