@@ -206,6 +206,12 @@ def test_no_such_file(tmp_path: Path) -> None:
     assert "No such file" in result.stderr
 
 
+def test_a_wakeup_that_the_end_has_cut_is_not_counted() -> None:
+    whole = wq_wakeups.parse(trace(*UNDER, *REST))
+    cut = wq_wakeups.parse(trace(*UNDER, *REST, f"0 bash {TAKE}", f"0 bash {WAKE}"))
+    assert cut == whole
+
+
 def test_load_of() -> None:
     """Wakeups that are not the workqueue's are counted, but not per item."""
     lines = trace(*UNDER, *wakeup(1, "swake_up_one", "rcu_gp_fqs"), *REST, *REST)

@@ -196,6 +196,12 @@ def parse(lines: Iterable[str]) -> Counts:
             entries += 1
             cpu = cpus.setdefault(int(match["cpu"]), Cpu(int(match["cpu"])))
             what = match["what"]
+            if what == "<stack trace>":
+                if cpu.number in last:
+                    frames = last.pop(cpu.number).frames
+                continue
+            if cpu.number in last:
+                raise TraceError("a wakeup has no stack trace: set the trigger of sched_waking")
             seen[what.split(":")[0]] += 1
             if HIDDEN in what:
                 raise TraceError("addresses of locks are hidden: set the trace option nohash-ptr")
@@ -208,8 +214,6 @@ def parse(lines: Iterable[str]) -> Counts:
                 counts.wakeups.append(last[cpu.number])
             elif what.startswith("workqueue_execute_start:"):
                 counts.items += 1
-            elif what == "<stack trace>" and cpu.number in last:
-                frames = last.pop(cpu.number).frames
         elif line and not line.startswith("#"):
             raise TraceError(f'line {number} is not one of a trace: "{line[:60]}"')
 
@@ -220,8 +224,9 @@ def parse(lines: Iterable[str]) -> Counts:
     for event in EVENTS:
         if not seen[event.split("/")[1]]:
             raise TraceError(f"there is no event {event}: was it enabled, is there lockdep?")
-    if any(not wakeup.frames for wakeup in counts.wakeups):
-        raise TraceError("a wakeup has no stack trace: set the trigger of sched_waking")
+    # tracing ended between a wakeup and its stack trace
+    for cut in last.values():
+        counts.wakeups = [wakeup for wakeup in counts.wakeups if wakeup is not cut]
     if not REASONS.keys() & counts.by_reason()[0].keys():
         raise TraceError("no worker was woken up for a reason that is known here")
     return counts
