@@ -270,3 +270,10 @@ def test_initramfs(tmp_path: Path) -> None:
     )
     assert (tmp_path / "dir/file").read_bytes() == b"odd"
     assert (tmp_path / "last").read_bytes() == b""
+
+
+def test_sections_of_what_a_job_prints() -> None:
+    lines = ["before", "> load a=1", "one", "two", "> unload"]
+    assert wqboot.sections(lines) == {"load a=1": ["one", "two"], "unload": []}
+    with pytest.raises(wqboot.BootError, match='"> unload" twice'):
+        wqboot.sections([*lines, "> unload"])
