@@ -500,14 +500,14 @@ def sweep_figure(sweep: Sweep, scope: str, name: str) -> Drawing | None:
             line(right, kernel, "queue_p95_ns", nudge, "--", False)
         workers.grid(visible=False)
         workers.spines["right"].set_visible(True)
-        workers.set_ylim(bottom=0)
+        workers.yaxis.set_major_locator(MaxNLocator(integer=True))
         workers.set_ylabel("kworkers, most at once (dotted, hollow)")
-        left.set_ylim(bottom=0)
         left.set_ylabel("throughput (items/s; full lines)")
         left.yaxis.set_major_formatter(FuncFormatter(short))
-        right.set_ylim(bottom=0)
         right.set_ylabel("queue_work() took (p50 full, p95 dashed)")
         right.yaxis.set_major_formatter(FuncFormatter(nanoseconds))
+        for axes in (left, workers, right):
+            axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # no marker is cut off
         for axes in (left, right):
             axes.set_xticks(range(len(sizes)), [str(size) for size in sizes])
             axes.set_xlabel("workqueue.cache_shard_size (cores)")
