@@ -421,5 +421,13 @@ class Store:
         wqresults.write_whole(self.path / f"{name}.json", json.dumps(asdict(boot)) + "\n")
 
 
+def kept_for(task: Task, kept: Boot | Look) -> Boot | Look:
+    """Of the kernel as it is called now; that depends on all configurations it is built in."""
+    name = task.kernel.described().id
+    if isinstance(kept, Boot):
+        return replace(kept, kernel=name)
+    return replace(kept, layout=replace(kept.layout, kernel=name))
+
+
 def host_cpus() -> int:
     return len(os.sched_getaffinity(0))

@@ -400,6 +400,14 @@ class TestMeasure:
         self.run("--boots=3")
         assert len(self.guests.booted) == 3
 
+    def test_kernel_with_one_more_configuration(self, tmp_path: Path) -> None:
+        """Boots that are kept are of the kernel as it is called now."""
+        self.run()
+        more = make_kernel(tmp_path / "patched-lockstat", "more", "lockstat", 5)
+        status, results = self.run(f"--kernel=patched={more}")
+        assert (status, self.guests.booted, len(results.boots)) == (0, [], 6)
+        assert {boot.kernel for boot in results.boots} == {kernel.id for kernel in results.kernels}
+
     def test_stored_boot_that_is_damaged(self, tmp_path: Path) -> None:
         self.run()
         for path in list((tmp_path / "build/bench/boots").glob("*.json"))[:2]:
