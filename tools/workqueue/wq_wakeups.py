@@ -171,7 +171,7 @@ def parse(lines: Iterable[str]) -> Counts:
     """What the lines of the file "trace" say, or TraceError."""
     counts = Counts()
     cpus: dict[int, Cpu] = {}
-    last: dict[int, Wakeup] = {}  # CPU -> what a stack trace of it belongs to
+    last: dict[int, Wakeup] = {}  # CPU -> what a stack trace is to come of, or the end
     frames: list[str] | None = None
     seen: Counter[str] = Counter()
     entries = 0
@@ -198,7 +198,8 @@ def parse(lines: Iterable[str]) -> Counts:
             what = match["what"]
             if what == "<stack trace>":
                 if cpu.number in last:
-                    frames = last.pop(cpu.number).frames
+                    counts.wakeups.append(last.pop(cpu.number))
+                    frames = counts.wakeups[-1].frames
                 continue
             if cpu.number in last:
                 raise TraceError("a wakeup has no stack trace: set the trigger of sched_waking")
@@ -211,7 +212,6 @@ def parse(lines: Iterable[str]) -> Counts:
                 cpu.release(event[1])
             elif event := WAKING.match(what):
                 last[cpu.number] = Wakeup(event[1], bool(cpu.held))
-                counts.wakeups.append(last[cpu.number])
             elif what.startswith("workqueue_execute_start:"):
                 counts.items += 1
         elif line and not line.startswith("#"):
@@ -224,9 +224,6 @@ def parse(lines: Iterable[str]) -> Counts:
     for event in EVENTS:
         if not seen[event.split("/")[1]]:
             raise TraceError(f"there is no event {event}: was it enabled, is there lockdep?")
-    # tracing ended between a wakeup and its stack trace
-    for cut in last.values():
-        counts.wakeups = [wakeup for wakeup in counts.wakeups if wakeup is not cut]
     if not REASONS.keys() & counts.by_reason()[0].keys():
         raise TraceError("no worker was woken up for a reason that is known here")
     return counts
