@@ -5,11 +5,13 @@ Also what every script that measures needs: a description of the machine it runs
 what test_workqueue has logged, as rows.
 """
 
+import argparse
 import hashlib
 import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import types
 import typing
@@ -522,3 +524,24 @@ def this_machine(emulation: str | None) -> Machine:
         load=round(os.getloadavg()[0], 2),
         **lasting,
     )
+
+
+def save_counts(
+    args: argparse.Namespace, script: str, what: str, accels: Iterable[str], kernels: object
+) -> None:
+    """Store what scripts/peaks or scripts/wakeups, called with args, has counted in each kernel."""
+    command = [
+        *(f"--kernel={name}=..." for name, _ in args.kernel),
+        *(f"--scenario={name}" for name in args.scenario or ()),
+        f"--boots={args.boots}",
+    ]
+    result = {
+        "what": what,
+        "date": date.today().isoformat(),
+        "machine": asdict(this_machine(f"QEMU {' and '.join(sorted(set(accels)))}")),
+        "command": f"scripts/{script} {shlex.join(command)}",
+        "n": args.boots,
+        "kernels": kernels,
+    }
+    write_whole(args.out, json.dumps(result, indent=1) + "\n")
+    print(f"\nstored in {args.out}")

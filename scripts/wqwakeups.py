@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from wqboot import ROOT
 
 sys.path.insert(0, str(ROOT / "tools/workqueue"))
-from wq_wakeups import REASONS, TraceError, parse
+import wq_wakeups
+from wq_wakeups import REASONS
 
-__all__ = ["Load", "TraceError", "load_of", "table"]
-
+# For a kernel that guest/jobs/wakeups runs on. If it is a slow one, an item would be taken
+# for one that hogs the CPU before it sleeps.
+APPEND = (
+    "kunit.filter_glob=workqueue_wakeups kunit.enable=1 workqueue.cpu_intensive_thresh_us=200000"
+)
 OTHER = "other"  # reasons that are not the workqueue's
 
 
@@ -30,8 +34,8 @@ class Load:
 
 
 def load_of(lines: Iterable[str]) -> Load:
-    """TraceError if the trace is not complete."""
-    counts = parse(lines)
+    """wq_wakeups.TraceError if the trace is not complete."""
+    counts = wq_wakeups.parse(lines)
     total, locked = counts.by_reason()
     wakeups = {reason: (total[reason], locked[reason]) for reason in REASONS if total[reason]}
     others = total.keys() - REASONS.keys()

@@ -7,13 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from wqload import load
-from wqwakeups import Load, load_of, table
+from wqwakeups import Load, load_of, table, wq_wakeups
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = ROOT / "tools/workqueue/wq_wakeups.py"
 DATA = Path(__file__).resolve().parent / "data"
-wq_wakeups = load(TOOL)
 
 
 def trace(*events: str, entries: int | None = None, written: int | None = None) -> list[str]:

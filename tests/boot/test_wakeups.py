@@ -6,15 +6,11 @@ its last patches.
 """
 
 import pytest
-from conftest import ROOT, Boot
+from conftest import Boot
 from wqboot import Record, sections
-from wqload import load
+from wqwakeups import APPEND, wq_wakeups
 
-wq_wakeups = load(ROOT / "tools/workqueue/wq_wakeups.py")
-
-# On a slow kernel an item would be taken for one that hogs the CPU before it sleeps.
-SUITE = "kunit.filter_glob=workqueue_wakeups kunit.enable=1"
-BOOT = Boot("nodes-2", "wakeups", append=f"{SUITE} workqueue.cpu_intensive_thresh_us=200000")
+BOOT = Boot("nodes-2", "wakeups", append=APPEND)
 LOADS = ["suite", "serial", "burst", "limited", "chain", "fanout", "sleep"]
 # Takes a worker that is idle while there is work for it and that nobody has picked: what goes
 # wrong without this wakeup has not been seen.
