@@ -3,6 +3,10 @@
 # Sourced by the scripts that test: one line per test in the file $WQ_TALLY,
 # "passed NAME", "failed NAME" or "skipped NAME", for scripts/test to count.
 
+# The kernel to look for mistakes with, one for all that do.
+# shellcheck disable=SC2034 # used by the scripts
+readonly DEBUG_CONFIG=debug,kasan,fault
+
 # tally OUTCOME NAME: also says it.
 tally() {
 	[[ -z ${WQ_TALLY:-} ]] || echo "$*" >>"$WQ_TALLY"
