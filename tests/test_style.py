@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The scripts are clean for shellcheck and ruff, and nothing that is generated is committed.
+"""The scripts are clean for shellcheck and ruff, the tests that need a kernel can be collected,
+and nothing that is generated is committed.
 
-Seen failing: with an unquoted variable, an unused import, and a committed object file.
+Seen failing: with an unquoted variable, an unused import, an import of a name that is not there,
+and a committed object file.
 """
 
 import subprocess
@@ -60,6 +62,18 @@ def test_ruff(command: list[str]) -> None:
     scripts = by_shebang("py", "python3")
     result = subprocess.run(
         [sys.executable, "-m", "ruff", *command, *scripts],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_boot_tests_collect() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", ROOT / "tests/boot"],
         check=False,
         capture_output=True,
         text=True,

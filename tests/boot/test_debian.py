@@ -8,8 +8,8 @@ doesn't see that this kernel took cache_shard for cache.
 
 import pytest
 from conftest import Boot
-from test_module import CPUS, MACHINE, MODES, SCOPES, answers, one, rows, run
-from wqboot import Record
+from test_module import CPUS, MACHINE, MODES, SCOPES, one, rows, run
+from wqboot import Record, sections
 
 LACKING = "cache_shard"
 STOCK = [scope for scope in SCOPES if scope != LACKING]
@@ -29,7 +29,7 @@ def test_it_is_debians(record: Record) -> None:
 @pytest.mark.parametrize("command", RUNS)
 def test_rows(record: Record, command: str) -> None:
     """One for each scope that the kernel has, with every item; the other one is missing."""
-    lines = answers(record)[command]
+    lines = sections(record.lines)[command]
     assert one(lines, "result") == "ok"
     assert [line for line in lines if LACKING in line] == [MISSING]
     lines.remove(MISSING)
@@ -48,17 +48,17 @@ def test_rows(record: Record, command: str) -> None:
 
 def test_a_run_of_the_missing_scope_only(record: Record) -> None:
     """It has nothing to show, and has not failed."""
-    lines = answers(record)[ONLY_LACKING]
+    lines = sections(record.lines)[ONLY_LACKING]
     assert lines == ["result ok", "state idle 0", MISSING]
 
 
 def test_results(record: Record) -> None:
-    header, *table = answers(record)["results"]
+    header, *table = sections(record.lines)["results"]
     assert header.startswith("csv ")
     assert len(table) == len(RUNS) * len(STOCK)
 
 
 def test_unload(record: Record) -> None:
-    lines = answers(record)["unload"]
+    lines = sections(record.lines)["unload"]
     assert one(lines, "result") == "ok"
     assert not [line for line in lines if line.startswith("left")]
