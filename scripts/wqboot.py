@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from wqtopology import Dump, Scenario, TopologyError, format_cpulist, load_scenario, parse_dump
 
@@ -287,6 +288,15 @@ def kvm_works(kernel: Kernel) -> bool:
         )
         memo.write_text(record.verdict + "\n")
     return memo.read_text() == "pass\n"
+
+
+def use_venv(error: ModuleNotFoundError) -> NoReturn:
+    """Start this script anew with the Python of scripts/setup, which has what is missing."""
+    venv = CACHE / "venv"
+    if (venv / "bin/python").exists() and Path(sys.prefix) != venv:
+        os.execv(venv / "bin/python", [str(venv / "bin/python"), *sys.argv])
+    name = Path(sys.argv[0]).name
+    sys.exit(f"{name}: error: {error.name} is not installed: run scripts/setup, then try again")
 
 
 def sections(lines: list[str]) -> dict[str, list[str]]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""tools/workqueue/wq_wakeups.py on saved traces."""
+"""tools/workqueue/wq_wakeups.py on saved traces, and scripts/wakeups."""
 
+import os
 import re
 import subprocess
 import sys
@@ -227,4 +228,30 @@ def test_table_has_medians_side_by_side() -> None:
         ["mayday", "0/0", "2/1"],
         ["other", "3/0", "0/0"],
         ["per", "item", "0.40", "0.50"],
+        ["of", "stock", "1.25", "[0.56", "-", "2.50]"],
     ]
+
+
+def run_without_packages(cache: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-S", ROOT / "scripts/wakeups", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+    )
+
+
+def test_starts_anew_with_the_python_that_has_the_packages(tmp_path: Path) -> None:
+    missing = run_without_packages(tmp_path)
+    assert missing.returncode == 1
+    assert missing.stderr == (
+        "wakeups: error: numpy is not installed: run scripts/setup, then try again\n"
+    )
+    python = tmp_path / "unbound-workqueue/venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    found = run_without_packages(tmp_path)
+    assert (found.returncode, found.stdout) == (0, f"{ROOT}/scripts/wakeups --help\n")
