@@ -16,7 +16,8 @@ from typing import Literal
 
 import wqboot
 import wqresults
-from wqresults import ROOT, Boot, Lock, Machine, ResultsError, Row
+from wqboot import ROOT
+from wqresults import Boot, Lock, Machine, ResultsError, Row
 from wqtopology import Scenario, format_pods, load_scenario
 
 SCOPES = "cpu,smt,cache_shard,cache,numa,system"

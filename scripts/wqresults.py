@@ -21,7 +21,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-ROOT = Path(__file__).resolve().parent.parent
+from wqboot import ROOT, named_kernel
+
 SCHEMA = 2
 PREFIX = "test_workqueue: "
 POOL_LOCK = "&pool->lock"
@@ -526,10 +527,38 @@ def this_machine(emulation: str | None) -> Machine:
     )
 
 
+def counts_parser(description: str, default: str, out: str) -> argparse.ArgumentParser:
+    """Of a script that counts something in each kernel; default says on which machines if none
+    is given, out is where below build/ the counts go."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kernel",
+        type=named_kernel,
+        action="append",
+        required=True,
+        metavar="NAME=DIR",
+        help="what to call it, and its directory from scripts/build; more than one may be given",
+    )
+    parser.add_argument(
+        "--scenario", action="append", metavar="NAME", help=f"a machine ({default})"
+    )
+    parser.add_argument("--boots", type=_positive, default=1, metavar="N", help="of each (1)")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / out, metavar="FILE")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
 def save_counts(
     args: argparse.Namespace, script: str, what: str, accels: Iterable[str], kernels: object
 ) -> None:
-    """Store what scripts/peaks or scripts/wakeups, called with args, has counted in each kernel."""
+    """Store what a script with a counts_parser(), called with args, has counted in each kernel."""
     command = [
         *(f"--kernel={name}=..." for name, _ in args.kernel),
         *(f"--scenario={name}" for name in args.scenario or ()),

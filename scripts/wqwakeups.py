@@ -48,23 +48,31 @@ def load_of(lines: Iterable[str]) -> Load:
 
 
 def table(kernels: Mapping[str, Sequence[Load]]) -> Iterator[str]:
-    """Kernels side by side, "all/with a pool->lock held": medians of their boots; then all per
-    item, as a ratio to those of the first kernel, too, with its 95 % interval."""
+    """Kernels side by side, "all/with a pool->lock held": medians of their boots; then all of
+    them per item."""
 
     def median(loads: Sequence[Load], reason: str, column: int) -> float:
         return statistics.median(load.wakeups.get(reason, (0, 0))[column] for load in loads)
 
-    yield f"  {'':<22}" + "".join(f"{name:>20}" for name in kernels)
+    yield head(kernels)
     for reason in (*REASONS, OTHER):
         cells = [(median(loads, reason, 0), median(loads, reason, 1)) for loads in kernels.values()]
         if any(total for total, _ in cells):
             shown = (f"{total:g}/{locked:g}" for total, locked in cells)
             yield f"  {reason:<22}" + "".join(f"{text:>20}" for text in shown)
-    per_item = [[load.per_item for load in loads] for loads in kernels.values()]
-    middles = (statistics.median(figures) for figures in per_item)
+    yield from ratios({name: [load.per_item for load in loads] for name, loads in kernels.items()})
+
+
+def head(kernels: Iterable[str]) -> str:
+    return f"  {'':<22}" + "".join(f"{name:>20}" for name in kernels)
+
+
+def ratios(kernels: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Medians of something per item, and their ratios to the first kernel's with intervals."""
+    middles = (statistics.median(figures) for figures in kernels.values())
     yield f"  {'per item':<22}" + "".join(f"{middle:>20.2f}" for middle in middles)
-    first, *others = per_item
-    ratios = [wqstats.compare(figures, first) for figures in others]
-    if any(ratios):
-        cells = [f"{r.ratio:.2f} [{r.low:.2f} - {r.high:.2f}]" if r else "-" for r in ratios]
+    first, *others = kernels.values()
+    found = [wqstats.compare(figures, first) for figures in others]
+    if any(found):
+        cells = [f"{r.ratio:.2f} [{r.low:.2f} - {r.high:.2f}]" if r else "-" for r in found]
         yield f"  {'of ' + next(iter(kernels)):<42}" + "".join(f"{text:>20}" for text in cells)
