@@ -43,43 +43,28 @@ def by_shebang(*programs: str) -> list[str]:
     return found
 
 
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=120, cwd=ROOT
+    )
+
+
 def test_shellcheck() -> None:
     scripts = by_shebang("sh", "bash")
     assert len(scripts) > 10
-    result = subprocess.run(
-        ["shellcheck", "-x", *scripts],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=ROOT,
-    )
+    result = run("shellcheck", "-x", *scripts)
     assert not result.stdout
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check", "--diff"]])
 def test_ruff(command: list[str]) -> None:
     scripts = by_shebang("py", "python3")
-    result = subprocess.run(
-        [sys.executable, "-m", "ruff", *command, *scripts],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=ROOT,
-    )
+    result = run(sys.executable, "-m", "ruff", *command, *scripts)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_boot_tests_collect() -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--collect-only", ROOT / "tests/boot"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=ROOT,
-    )
+    result = run(sys.executable, "-m", "pytest", "-q", "--collect-only", ROOT / "tests/boot")
     assert result.returncode == 0, result.stdout + result.stderr
 
 
