@@ -6,7 +6,10 @@ import signal
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -48,6 +51,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     kernel = config.getoption("--kernel")
     return f"kernel: {kernel}" if kernel else f"tests/boot is skipped, {NO_KERNEL}"
+
+
+def load_script(name: str) -> ModuleType:
+    """A Python script of scripts/, as a module."""
+    loader = SourceFileLoader(name, str(ROOT / "scripts" / name))
+    spec = spec_from_loader(name, loader)
+    assert spec
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    loader.exec_module(module)
+    return module
 
 
 def tally(outcome: str, name: str) -> None:

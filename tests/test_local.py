@@ -7,7 +7,6 @@ written; a parameter of mode 0444 written; shares and callers misread; samples o
 for cycles; boots under perf without a reason.
 """
 
-import importlib.util
 import json
 import os
 import shutil
@@ -16,11 +15,11 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from conftest import load_script
 from wqresults import Results, load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -201,13 +200,7 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture(scope="module")
 def local() -> ModuleType:
-    loader = SourceFileLoader("local", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("local", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["local"] = module
-    loader.exec_module(module)
-    return module
+    return load_script("local")
 
 
 SHORT = ("--runs", "2", "--modes", "serial,sleep", "--sizes", "2,4")

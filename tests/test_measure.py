@@ -8,12 +8,10 @@ are in us; boots that are stored although they did not pass; stored boots that a
 at, or taken although the kernel is another one; and results that an interrupt leaves out.
 """
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +19,7 @@ import pytest
 import wqboot
 import wqmeasure
 import wqresults
-from conftest import ROOT
+from conftest import ROOT, load_script
 from wqboot import BootError, Record
 from wqmeasure import parse_lock_stat, plan, rows_of, timed_scenario
 from wqresults import Lock, ResultsError
@@ -274,12 +272,7 @@ class TestPlan:
 
 @pytest.fixture(scope="module")
 def measure() -> ModuleType:
-    loader = SourceFileLoader("measure", str(ROOT / "scripts/measure"))
-    spec = importlib.util.spec_from_loader("measure", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return load_script("measure")
 
 
 class Guests:
