@@ -5,13 +5,11 @@ Also what every script that measures needs: a description of the machine it runs
 what test_workqueue has logged, as rows.
 """
 
-import argparse
 import hashlib
 import json
 import os
 import platform
 import re
-import shlex
 import subprocess
 import types
 import typing
@@ -21,8 +19,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from wqboot import ROOT, named_kernel
-
+ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = 2
 PREFIX = "test_workqueue: "
 POOL_LOCK = "&pool->lock"
@@ -525,52 +522,3 @@ def this_machine(emulation: str | None) -> Machine:
         load=round(os.getloadavg()[0], 2),
         **lasting,
     )
-
-
-def counts_parser(description: str, default: str, out: str) -> argparse.ArgumentParser:
-    """Of a script that counts something in each kernel; default says on which machines if none
-    is given, out is where below build/ the counts go."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--kernel",
-        type=named_kernel,
-        action="append",
-        required=True,
-        metavar="NAME=DIR",
-        help="what to call it, and its directory from scripts/build; more than one may be given",
-    )
-    parser.add_argument(
-        "--scenario", action="append", metavar="NAME", help=f"a machine ({default})"
-    )
-    parser.add_argument("--boots", type=_positive, default=1, metavar="N", help="of each (1)")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / out, metavar="FILE")
-    return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return int(text)
-
-
-def save_counts(
-    args: argparse.Namespace, script: str, what: str, accels: Iterable[str], kernels: object
-) -> None:
-    """Store what a script with a counts_parser(), called with args, has counted in each kernel."""
-    command = [
-        *(f"--kernel={name}=..." for name, _ in args.kernel),
-        *(f"--scenario={name}" for name in args.scenario or ()),
-        f"--boots={args.boots}",
-    ]
-    result = {
-        "what": what,
-        "date": date.today().isoformat(),
-        "machine": asdict(this_machine(f"QEMU {' and '.join(sorted(set(accels)))}")),
-        "command": f"scripts/{script} {shlex.join(command)}",
-        "n": args.boots,
-        "kernels": kernels,
-    }
-    write_whole(args.out, json.dumps(result, indent=1) + "\n")
-    print(f"\nstored in {args.out}")

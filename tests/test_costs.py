@@ -5,14 +5,12 @@ Seen failing: with a count of the first load for all, with a missing count taken
 instructions of machines whose time is not that.
 """
 
-import importlib.machinery
-import importlib.util
 import json
 import sys
 from types import ModuleType
 
 import pytest
-from conftest import ROOT
+from conftest import load_script
 from wqboot import Kernel, Record
 
 ROW = (
@@ -23,14 +21,12 @@ ROW = (
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path) -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("costs", str(ROOT / "scripts/costs"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("costs", loader))
-    loader.exec_module(module)
+    module = load_script("costs")
     words = ["costs", f"--out={tmp_path / 'out.json'}", "--boots=2"]
     words += [f"--kernel={name}={tmp_path}" for name in ("stock", "patched")]
     monkeypatch.setattr("sys.argv", words)
     kernel = Kernel(tmp_path, "x86_64", "6.12", tmp_path)
-    monkeypatch.setattr("wqresults.named_kernel", lambda text: (text.split("=")[0], kernel))
+    monkeypatch.setattr("wqcounts.named_kernel", lambda text: (text.split("=")[0], kernel))
     return module
 
 
