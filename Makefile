@@ -1,73 +1,92 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# make bench    obtain, apply, build, boot, measure, report: the main job
-# make report   report again, of several machines in one with FILES="A.json B.json"
-# make test     prove the project
-# make debian   the benchmark module on Debian's own kernel, without the series
-# make tree     a git tree in build/tree/BASE with one commit per patch, to edit in
-# make refresh  write patches/BASE back from that tree
-# make kunit    the KUnit suite on User Mode Linux
-# make torture  wqtorture on kernels with lockdep, KASAN and KCSAN, SECS=60 on each machine
-# make each     build and boot each patch by itself, with lockdep
-# make models   search the models further than make test does: minutes, up to 8 GB
-# make check    checkpatch, sparse, W=1 and kernel-doc on the series
-# make clean    remove build/; what is in the cache stays
+# make local       measure this very machine, with the kernel that it runs (as root)
+# make bench       obtain, apply, build, boot, measure, report: stock, patched, mainline
+# make report      report again, of several machines in one with FILES="A.json B.json"
+# make doctor      what is here, what is missing and what that prevents
 #
-# BASE=6.12     a file in bases/
-# ARCH=x86_64   the architecture to build for
-# KSRC=DIR      for bench: a kernel source of yours to use instead of the base, a
-#               git tree or an unpacked directory, neither is written to
-# SIZES=1,2,4   for bench: shard sizes to measure
-# QUICK=1       for bench: one boot of each kernel and few items, to see it work
+# make test        prove the project
+# make test-quick  a few minutes: before each commit
+# make test-full   test, and what takes long
+# make check       checkpatch, sparse, W=1 and kernel-doc on the series; each patch compiles
+# make kunit       the KUnit suites on User Mode Linux
+# make each        build, boot and test each patch by itself, with lockdep
+# make torture     wqtorture on kernels with lockdep, KASAN and KCSAN, SECS=60 on each machine
+# make models      search the models of the protocols: minutes, up to 8 GB
+# make mutants     break the series on purpose, by each diff in MUTANTS=tests/mutants/series
+# make debian      the benchmark module on Debian's own kernel, without the series
+#
+# make tree        a git tree in build/tree/BASE with one commit per patch, to edit in
+# make refresh     write patches/BASE back from that tree
+# make clean       remove build/, but for work of yours; the cache and local/ stay
+#
+# BASE=6.12    a file in bases/
+# KSRC=PATH    for all that builds: a kernel source of yours in place of the base's, a git
+#              tree, a directory or a tarball, none of which is written to
+# ARCH=x86_64  the architecture to build for, if not this machine's
+# QUICK=1      for local and bench: little is measured, to see it work
+# WATCH=30     for local: load nothing, record the load that the machine has for 30 s
+# SIZES=1,2,4  for local and bench: shard sizes to measure
 
-BASE ?= 6.12
-ARCH ?= x86_64
-KSRC ?=
-SECS ?= 60
-SIZES ?=
-QUICK ?=
-export ARCH SIZES
+FILES ?= $(wildcard build/bench.json local/*.json)
+MUTANTS ?= tests/mutants/series
 
-FILES ?= $(wildcard build/bench.json build/local-*.json)
+base = $(if $(BASE),--base '$(BASE)')
+source = $(base) $(if $(KSRC),--ksrc '$(KSRC)')
+sizes = $(if $(SIZES),--sizes '$(SIZES)')
+quick = $(if $(QUICK),--quick)
 
-.PHONY: help bench report test debian tree refresh kunit each torture models check clean
+.PHONY: help local bench report doctor test test-quick test-full check kunit each torture \
+	models mutants debian tree refresh clean
 
 help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
 
+local:
+	@scripts/wqlab local $(quick) $(sizes) $(if $(WATCH),--watch '$(WATCH)')
+
 bench:
-	@scripts/bench --base '$(BASE)' $(if $(KSRC),--ksrc '$(KSRC)') $(if $(QUICK),--quick)
+	@scripts/wqlab bench $(source) $(quick) $(sizes)
 
 report:
-	@scripts/setup && scripts/report $(FILES)
+	@scripts/wqlab report $(FILES)
+
+doctor:
+	@scripts/wqlab doctor
 
 test:
-	@scripts/test --base '$(BASE)'
+	@scripts/pytest $(source)
 
-debian:
-	@scripts/setup && scripts/debian --base '$(BASE)'
-
-tree:
-	@scripts/tree --base '$(BASE)'
-
-refresh:
-	@scripts/refresh --base '$(BASE)'
-
-kunit:
-	@scripts/setup && scripts/kunit --base '$(BASE)'
-
-each:
-	@scripts/setup && scripts/each --base '$(BASE)'
-
-torture:
-	@scripts/setup && scripts/torture --base '$(BASE)' --secs '$(SECS)'
-
-models:
-	@scripts/setup && "$${XDG_CACHE_HOME:-$$HOME/.cache}/unbound-workqueue/venv/bin/python" \
-		-m pytest -v tests/test_models.py --large-models
+test-quick test-full:
+	@scripts/pytest $(source) --tier $(@:test-%=%)
 
 check:
-	@scripts/setup && scripts/check --base '$(BASE)'
+	@scripts/pytest $(source) tests/patches -k 'checkpatch or warning or compiles'
+
+kunit:
+	@scripts/wqlab kunit $(source)
+
+each:
+	@scripts/pytest $(source) tests/patches --tier full
+
+torture:
+	@scripts/pytest $(source) tests/boot/test_torture.py --tier full \
+		$(if $(SECS),--torture-secs '$(SECS)')
+
+models:
+	@scripts/pytest tests/models --tier full
+
+mutants:
+	@scripts/wqlab mutants $(source) '$(MUTANTS)'
+
+debian:
+	@scripts/wqlab debian $(base)
+
+tree:
+	@scripts/tree $(source)
+
+refresh:
+	@scripts/refresh $(base)
 
 clean:
-	rm -rf build
+	@scripts/clean

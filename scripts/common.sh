@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
 # Sourced by the scripts beside it: where things are, how they talk, how they
@@ -25,9 +26,42 @@ die() {
 	exit 1
 }
 
+# wrong MESSAGE: the same, for a script that was called wrongly.
+wrong() {
+	printf '%s: error: %s; %s --help says more\n' "${0##*/}" "$*" "$0" >&2
+	exit 2
+}
+
 # usage: prints the comment at the head of the script.
 usage() {
-	sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+	sed -n '/^# Usage:/,/^$/s/^# \{0,1\}//p' "$0"
+}
+
+# options VALUED FLAGS WORD...: sets the variable NAME to VALUE for each `--NAME VALUE`, and to
+# true for each `--NAME`, as the script knows them, and WORDS to the words that are left.
+options() {
+	local valued=$1 flags=$2 name
+	shift 2
+
+	WORDS=()
+	while (($#)); do
+		name=${1#--}
+		if [[ $1 == -h || $1 == --help ]]; then
+			usage
+			exit 0
+		elif [[ $1 != -* ]]; then
+			WORDS+=("$1")
+		elif [[ $1 == --?* && " $flags " == *" $name "* ]]; then
+			printf -v "$name" true
+		elif [[ $1 == --?* && " $valued " == *" $name "* ]]; then
+			[[ -n ${2:-} ]] || wrong "$1 needs a value"
+			printf -v "$name" %s "$2"
+			shift
+		else
+			wrong "there is no option $1"
+		fi
+		shift
+	done
 }
 
 TIMED_PID=
@@ -117,7 +151,7 @@ load_base() {
 		return
 	fi
 	known=$(list_bases | paste -sd ' ')
-	die "unknown base '$1': the bases are: $known"
+	wrong "unknown base '$1': the bases are: $known"
 }
 
 # git_env: from here on git reads no configuration but a repository's own, the
@@ -175,64 +209,37 @@ commit_base() {
 	git tag base
 }
 
-# kbuild_env: from here on kernels are built with the cache's compiler output, and
-# alike whoever builds them and when. Variables given to a make that calls this
-# are not for the kernel's.
-kbuild_env() {
-	unset MAKEFLAGS MFLAGS MAKEOVERRIDES
-	export CCACHE_DIR=$CACHE/ccache CCACHE_MAXSIZE=4G
-	export KBUILD_BUILD_TIMESTAMP=2024-11-17 KBUILD_BUILD_USER=unbound-workqueue
-	export KBUILD_BUILD_HOST=localhost
-}
+# Proxies, under the names that apt and git know; sudo would drop them.
+PROXIES=()
+for name in http https ftp all no; do
+	capitals=${name^^}_PROXY
+	name+=_proxy
+	if [[ -n ${!name:-${!capitals:-}} ]]; then
+		export "$name=${!name:-${!capitals}}"
+		PROXIES+=("$name=${!name}")
+	fi
+done
+unset name capitals
 
-# as_root COMMAND...: fails where neither root nor sudo without a password is
-# to be had.
-as_root() {
-	if ((EUID == 0)); then
-		"$@"
-	else
-		sudo -n "$@"
-	fi
-}
+# find_python: prints the newest Python of the machine that is new enough. One of an
+# environment that is in use is none of the machine's.
+find_python() {
+	local name path=${PATH//"$CACHE/venv/bin:"/}
 
-# apt_refresh [now]: brings apt's package lists up to date where this was not
-# done for a day, or at once. Fails, having said so, where it cannot.
-apt_refresh() {
-	local stamp=$CACHE/apt-lists.stamp root=()
-
-	if [[ ${1:-} != now && -n $(find "$stamp" -mmin -1440 2>/dev/null) ]]; then
-		return
-	fi
-	if ! as_root true 2>/dev/null; then
-		say "apt's lists may be out of date and only root can refresh them: apt-get update"
-		return 1
-	fi
-	((EUID == 0)) || root=(sudo -n)
-	if ! timed "refreshing apt's lists" 300 "${root[@]}" apt-get update -qq --error-on=any \
-		-o Acquire::Retries=1 -o Acquire::http::Timeout=20 >&2; then
-		say "apt's lists could not be refreshed: going on with the ones there are"
-		return 1
-	fi
-	mkdir -p "$CACHE"
-	touch "$stamp"
+	for name in python3 python3.{20..11}; do
+		name=$(PATH=$path command -v "$name") || continue
+		if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+			echo "$name"
+			return
+		fi
+	done
+	die "Python 3.11 or newer is needed, and python3 here is $(python3 -V 2>&1 || :)"
 }
 
 # read_series DIR: sets PATCHES to the patches of DIR, in order.
 # shellcheck disable=SC2034
 read_series() {
 	mapfile -t PATCHES < <(find "$1" -maxdepth 1 -name '*.patch' 2>/dev/null | sort)
-}
-
-# built_patches: the numbers of those PATCHES that change more than documentation and tools
-built_patches() {
-	local number
-
-	for ((number = 1; number <= ${#PATCHES[@]}; number++)); do
-		if grep '^+++ b/' "${PATCHES[number - 1]}" |
-			grep -Eqv ' b/(Documentation/|tools/|MAINTAINERS)'; then
-			echo "$number"
-		fi
-	done
 }
 
 # am TREE PATCH...: commits the patches in TREE. On failure TREE is left

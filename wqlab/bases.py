@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernels that there is a series for, from bases/, and their series, from patches/."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from wqlab.places import ROOT
+from wqlab.problem import Problem, Usage
+
+BASES = ROOT / "bases"
+PATCHES = ROOT / "patches"
+# What changes nothing that is built
+UNBUILT = ("Documentation/", "tools/", "MAINTAINERS")
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patch of a series."""
+
+    number: int  # from 1
+    path: Path = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @property
+    def files(self) -> list[str]:
+        """The kernel's files that it changes."""
+        return re.findall(r"^diff --git a/(\S+) b/\1$", self.text, re.MULTILINE)
+
+    @property
+    def is_built(self) -> bool:
+        """It changes more than documentation and tools."""
+        return any(not name.startswith(UNBUILT) for name in self.files)
+
+    @property
+    def diff(self) -> str:
+        """But for the mail headers and what the patch says about itself."""
+        return self.text.partition("\n---\n")[2]
+
+
+@dataclass(frozen=True)
+class Base:
+    """A file of bases/, which is read by bash too: lines NAME=VALUE."""
+
+    name: str
+    package: str  # Debian's, of the source
+    series: str  # as 6.12
+    minimum: str  # the oldest version that the series is known to fit
+    suite: str = ""  # Debian's, to take the package from; "" is whatever apt has
+
+    @cached_property
+    def patches(self) -> list[Patch]:
+        found = sorted((PATCHES / self.name).glob("*.patch"))
+        return [Patch(number, path) for number, path in enumerate(found, 1)]
+
+
+def version_key(version: str) -> list[int]:
+    """To sort versions of kernels by."""
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def base_names() -> list[str]:
+    """Oldest first."""
+    return sorted((path.name for path in BASES.iterdir() if path.is_file()), key=version_key)
+
+
+def series_names() -> list[str]:
+    """The bases that there are patches for, oldest first."""
+    return [name for name in base_names() if (PATCHES / name).is_dir()]
+
+
+def default_base() -> str:
+    """The oldest one, the long-term kernel that the work is for."""
+    return series_names()[0]
+
+
+def load_base(name: str) -> Base:
+    if name not in base_names():
+        raise Usage(f"unknown base '{name}': the bases are: {' '.join(base_names())}")
+    lines = (BASES / name).read_text().splitlines()
+    values = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    try:
+        return Base(
+            name, values["PACKAGE"], values["SERIES"], values["MINIMUM"], values.get("SUITE", "")
+        )
+    except KeyError as error:
+        raise Problem(f"bases/{name} has no {error}") from None

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What can be said of patches without running the kernel."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from wqlab.arch import find_arch
+from wqlab.bases import Patch
+from wqlab.build import Flavour, Job, fragments, wanted
+from wqlab.obtain import Source
+from wqlab.places import VENV
+from wqlab.problem import Problem
+from wqlab.run import run
+
+# A kernel for SMP, of which only the objects of the series are made.
+FLAVOUR = Flavour("check", "for SMP", ("common", "series"))
+# That a series may add to, and those that it adds
+FILES = [f"{name}.c" for name in ("kernel/workqueue", "kernel/wqtorture")]
+FILES += [f"{name}.c" for name in ("lib/test_workqueue", "lib/test_workqueue_kunit")]
+HEADER = "include/linux/workqueue.h"
+WARNING = re.compile(
+    r"^(?:\S*/)?(\w*workqueue(?:_kunit)?\.[ch]|wqtorture\.c):\d+(?::\d+)?(:.*(?:warning|error):.*)"
+)
+LIMIT = 1800.0  # seconds
+
+
+def objects(tree: Path) -> list[str]:
+    return [name.replace(".c", ".o") for name in FILES if (tree / name).is_file()]
+
+
+def configured(source: Source, tree: Path, patches: int | None, place: str, jobs: int) -> Job:
+    arch = find_arch()
+    obj = source.place(place) / f"{arch.name}-check"
+    obj.mkdir(parents=True, exist_ok=True)
+    job = Job(tree, obj, arch, jobs)
+    job.log.write_text("")
+    lines = wanted(source, source.count(patches), fragments(FLAVOUR, arch))
+    job.configure(f"{source.version} ({FLAVOUR.name})", FLAVOUR, lines)
+    return job
+
+
+def compiles(source: Source, patches: int, place: str, jobs: int = 0) -> None:
+    """The files of the series compile for SMP with its first patches; Problem if not."""
+    with source.hold(patches, place) as tree:
+        job = configured(source, tree, patches, place, jobs)
+        job.make(f"compiling {patches} patches", *objects(tree), wrong="it does not compile")
+
+
+def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> set[str]:
+    """The warnings of sparse, W=1 and kernel-doc about the files of the series, without the
+    numbers of their lines."""
+    if not shutil.which("sparse"):
+        raise Problem("no sparse: install it")
+    with source.hold(patches, place) as tree:
+        job = configured(source, tree, patches, place, jobs)
+        names = objects(tree)
+        for name in names:
+            (job.obj / name).unlink(missing_ok=True)  # it would not be compiled again
+        job.make("warnings", "C=2", "W=1", *names, wrong="the build failed")
+        files = [name.replace(".o", ".c") for name in names]
+        done = run(
+            [tree / "scripts/kernel-doc", "-none", "-Wall", HEADER, *files], limit=120, cwd=tree
+        )
+        text = job.log.read_text(errors="replace") + done.output
+    if f"CHECK   {tree}/{files[0]}" not in text and f"CHECK   {files[0]}" not in text:
+        raise Problem(f"sparse was not run: see {job.log}")
+    found = (WARNING.match(line) for line in text.splitlines())
+    return {match[1] + match[2] for match in found if match}
+
+
+def checkpatch(tree: Path, patch: Patch) -> str:
+    """What checkpatch of the kernel in `tree` finds; "" for nothing. A missing sign-off is
+    expected: whoever sends a patch adds theirs."""
+    done = run(
+        ["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--no-summary", "--color=never"]
+        + ["--ignore", "MISSING_SIGN_OFF", patch.path],
+        limit=120,
+        cwd=tree,
+        env=os.environ | {"PATH": f"{VENV / 'bin'}:{os.environ['PATH']}"},
+    )
+    if done.status and not done.output:
+        raise Problem(f"checkpatch ended with status {done.status}")
+    return done.output if done.status else ""

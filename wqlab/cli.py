@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The one command line. Each command is a module, whose docstring is its help.
+
+A command's module has add_options(parser), which declares and checks its options, and
+command(args), which returns the exit status. Only the module that was asked for is imported:
+`local` and `doctor` must run where nothing but Python is installed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+from wqlab.places import VENV
+from wqlab.problem import FAILED, OK, USAGE, Problem
+from wqlab.run import end_all, handle_signals
+
+COMMANDS = {
+    "doctor": "say what is here, what is missing and what that prevents",
+    "obtain": "get the source of a base, or take one of yours",
+    "build": "build a kernel",
+    "kunit": "run the KUnit suites on User Mode Linux",
+    "boot": "boot a kernel in QEMU and run a job in it",
+    "bench": "build kernels, boot and measure them in turn, and report",
+    "local": "measure this very machine, with the kernel that it runs",
+    "counts": "count what items cost, wakeups, or how many run at once, by kernel",
+    "debian": "the benchmark module on Debian's own kernel",
+    "mutants": "break the series on purpose, and say what notices",
+    "report": "make tables and a page of results",
+    "export": "write results as CSV or as benchstat's text",
+}
+
+# The task of scripts/setup that a command needs, if not `bench`. These run on Python alone.
+TASKS = {"doctor": "", "local": "", "obtain": "obtain", "build": "build"}
+
+
+def set_up(words: list[str]) -> int | None:
+    """Under scripts/wqlab, have scripts/setup install what the command needs. Where that is
+    Python packages, go on with the Python that has them; a status other than None is the end."""
+    setup = os.environ.pop("WQ_SETUP", "")
+    task = TASKS.get(words[0], "bench")
+    if not setup or not task:
+        return None
+    with subprocess.Popen([setup, task]) as program:  # in our session: sudo may ask for a password
+        try:
+            failed = program.wait() != 0
+        except BaseException:
+            program.terminate()
+            raise
+    if failed:
+        return FAILED
+    if task == "bench":
+        python = str(VENV / "bin/python")
+        os.execv(python, [python, "-m", "wqlab", *words])
+    return None
+
+
+def lacks(error: ModuleNotFoundError) -> int:
+    print(
+        f"wqlab: error: {error.name} is not installed: type scripts/wqlab, which installs it",
+        file=sys.stderr,
+    )
+    return FAILED
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {about}" for name, about in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: wqlab COMMAND [OPTION...]",
+            "",
+            *lines,
+            "",
+            "wqlab COMMAND --help has the options.",
+        ]
+    )
+
+
+def main(words: list[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    if not words or words[0] in ("-h", "--help"):
+        print(usage(), file=sys.stdout if words else sys.stderr)
+        return OK if words else USAGE
+    name, *rest = words
+    if name not in COMMANDS:
+        print(f"wqlab: error: no command {name!r}: {', '.join(COMMANDS)}", file=sys.stderr)
+        return USAGE
+    handle_signals()
+    os.environ["LC_ALL"] = "C"  # what programs say is read
+    try:
+        module = import_module(f"wqlab.{name}")
+    except ModuleNotFoundError as error:  # of the Python packages, which are not there yet
+        if (status := set_up(words)) is not None:
+            return status
+        return lacks(error)
+    parser = argparse.ArgumentParser(
+        prog=f"wqlab {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    try:
+        module.add_options(parser)
+        args = parser.parse_args(rest)
+        if (status := set_up(words)) is not None:
+            return status
+        return module.command(args)
+    except Problem as problem:
+        print(f"{parser.prog}: error: {problem}", file=sys.stderr)
+        return problem.status
+    except ModuleNotFoundError as error:
+        return lacks(error)
+    except BrokenPipeError:  # who read what this prints has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        print(f"{parser.prog}: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+    finally:
+        end_all()

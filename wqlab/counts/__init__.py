@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Count something in each kernel, in boots of its own.
+
+  costs    what a work item costs: context switches, and on machines that have a clock for
+           them instructions; in loads of test_workqueue, without anything that is traced
+  peaks    how many items that sleep run at once under each max_active, which promises
+           min(max_active, items), on machines with one to eight NUMA nodes
+  wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
+           loads of test_workqueue and of the KUnit suite workqueue_wakeups; needs kernels of
+           flavour debug
+
+Kernels are booted in turn. All figures of each boot that is done are stored at once, and stay
+should the command be interrupted. Prints what `wqlab report FILE` does.
+
+Exit status: 0 done, 1 a boot did not pass or was not complete, 2 wrong usage.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+
+from wqlab import results, vm
+from wqlab.counts.costs import COSTS
+from wqlab.counts.kind import Kind
+from wqlab.counts.peaks import PEAKS
+from wqlab.counts.wakeups import WAKEUPS
+from wqlab.options import checked, output, positive
+from wqlab.places import BUILD
+from wqlab.problem import OK, Problem, Usage
+from wqlab.results import SCHEMA, Boot, Results
+from wqlab.run import Progress, end_all, say
+from wqlab.scenario import Scenario, find_scenario
+from wqlab.text import plural
+
+KINDS = {kind.section: kind for kind in (COSTS, PEAKS, WAKEUPS)}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One boot to be made."""
+
+    kind: Kind
+    kernel: vm.Kernel
+    described: results.Kernel
+    scenario: Scenario
+    machine: results.Machine
+    number: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.described.name} on {self.scenario.name}"
+
+    def boot(self) -> Boot:
+        kind, name = self.kind, f"{self.described.name}-{self.scenario.name}-{self.number}"
+        record = vm.boot(
+            self.kernel,
+            self.scenario,
+            kind.job,
+            BUILD / kind.section / name,
+            append=kind.append,
+            commands=kind.commands(self.scenario),
+            timeout=kind.slower * self.scenario.timeout,
+        )
+        boot = Boot(
+            machine=self.machine.id,
+            kernel=self.described.id,
+            section=kind.section,
+            flavour=self.described.builds[0].flavour,
+            scenario=self.scenario.name,
+            append=" ".join(part for part in (self.scenario.append, kind.append) if part),
+            runs=[],
+            number=self.number,
+            seconds=record.seconds,
+            verdict=record.verdict,
+            reason=record.reason,
+            qemu=results.qemu_line(record.command),
+        )
+        if not boot.passed:
+            return boot
+        try:
+            return replace(boot, counts=kind.counts(self.scenario, record.lines))
+        except Problem as problem:
+            return replace(boot, verdict="fail", reason=str(problem))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=KINDS, help="what is counted")
+    parser.add_argument(
+        "--kernel",
+        type=vm.named_kernel,
+        action="append",
+        required=True,
+        metavar="NAME=DIR",
+        help="what to call it, and its directory from wqlab build --module; may be repeated",
+    )
+    parser.add_argument(
+        "--scenario",
+        type=checked(find_scenario),
+        action="append",
+        metavar="MACHINE",
+        help="a machine of scenarios/, may be repeated (bench-2; for peaks, six of nodes-*)",
+    )
+    parser.add_argument("--boots", type=positive, default=1, metavar="N", help="of each (1)")
+    parser.add_argument(
+        "--out", type=output, metavar="FILE", help="where to store results (build/KIND.json)"
+    )
+
+
+def plan(args: argparse.Namespace) -> list[Task]:
+    """The boots in the order in which they are made, kernels in turn."""
+    kind = KINDS[args.kind]
+    names = Counter(name for name, _ in args.kernel)
+    if twice := [name for name, number in names.items() if number > 1]:
+        raise Usage(f"two kernels are called {twice[0]}: give each a name of its own")
+    for name, kernel in args.kernel:
+        if not any(module.name == "test_workqueue.ko" for module in kernel.modules):
+            raise Usage(f"{name} has no test_workqueue.ko: build it with --module")
+    described = {
+        name: results.kernel_of(name, kernel.release, [kernel.path]) for name, kernel in args.kernel
+    }
+    scenarios = args.scenario or [find_scenario(name) for name in kind.machines]
+    first = args.kernel[0][1]
+    machines = {
+        scenario.name: results.this_machine(vm.emulation(first, scenario)) for scenario in scenarios
+    }
+    return [
+        Task(kind, kernel, described[name], scenario, machines[scenario.name], number)
+        for scenario in scenarios
+        for number in range(1, args.boots + 1)
+        for name, kernel in args.kernel
+    ]
+
+
+def boots(tasks: list[Task]) -> Iterator[Boot]:
+    """The boots as they are done, with progress."""
+    progress = Progress([task.label for task in tasks])
+    pool = ThreadPoolExecutor(tasks[0].kind.at_once)
+    try:
+        futures = {pool.submit(task.boot): task for task in tasks}
+        for future in as_completed(futures):
+            task, boot = futures[future], future.result()
+            step = progress.step(task.label, boot.seconds or 0, boot.passed)
+            how = "pass" if boot.passed else boot.why
+            say(f"{step} {task.label}: {how} in {boot.seconds} s{progress.left()}")
+            yield boot
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_all()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def command(args: argparse.Namespace) -> int:
+    out = args.out or BUILD / f"{args.kind}.json"
+    tasks = plan(args)
+    words = [f"--kernel={name}=..." for name, _ in args.kernel]
+    words += [f"--scenario={scenario.name}" for scenario in args.scenario or ()]
+    found = Results(
+        SCHEMA,
+        [results.made(" ".join(["wqlab counts", args.kind, *words, f"--boots={args.boots}"]))],
+        list({task.machine.id: task.machine for task in tasks}.values()),
+        list({task.described.id: task.described for task in tasks}.values()),
+        [],
+    )
+    try:
+        for boot in boots(tasks):
+            found = replace(found, boots=[*found.boots, boot])
+            results.save(found, out)
+    finally:
+        if found.boots:
+            results.save(found, out)  # which may have been what was interrupted
+            say(f"{len(found.boots)} of {plural(len(tasks), 'boot')} stored in {out}")
+    if failed := list(found.not_passed()):
+        raise Problem(f"{len(failed)} of {plural(len(tasks), 'boot')} did not pass")
+    from wqlab.report import tables  # needs numpy
+
+    print(tables.text(found))
+    return OK

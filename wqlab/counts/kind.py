@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What it takes to count something: one declaration for each kind of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wqlab.results import Count, Section
+from wqlab.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one boot of a kernel counts."""
+
+    section: Section
+    machines: tuple[str, ...]  # of scenarios/, where no others are asked for
+    job: str  # of guest/jobs
+    commands: Callable[[Scenario], str]  # the job's input
+    counts: Callable[[Scenario, list[str]], list[Count]]  # of what it prints, or Problem
+    append: str = ""  # boot parameters
+    slower: int = 1  # the scenario's timeout, times this
+    at_once: int = 1  # boots; more than one only where time does not matter

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Say what is here, what is missing and what that prevents. Installs and downloads nothing.
+
+Exit status: 0 if `make bench` can run as things are, else 1.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from wqlab.apt import Apt
+from wqlab.arch import find_arch
+from wqlab.bases import base_names, default_base, load_base, version_key
+from wqlab.obtain import REPOSITORIES
+from wqlab.places import CACHE, ROOT
+from wqlab.problem import FAILED, OK, Problem
+from wqlab.run import check
+from wqlab.text import table
+
+# The tasks of the file `packages`, and what cannot be done where one of their needs is missing
+TASKS = {
+    "obtain": "no source can be had, apply and tree do not work",
+    "build": "no kernel can be built",
+    "boot": "no kernel can be booted",
+    "bench": "nothing can be measured in QEMU, and there are no reports",
+    "test": "not all tests can run",
+    "local": "this machine cannot be measured with the kernel that it runs",
+}
+# Those that a task can do without
+WITHOUT = {
+    "perf": "who waits for locks, and for how long, is not measured",
+    "spin": "the models are not searched",
+    "pahole": "the module is not tried on Debian's own kernel",
+}
+MAIN = ("obtain", "build", "boot", "bench")  # what `make bench` takes
+WANTED = 15 << 30  # bytes that the cache takes when it has all
+LEAST = 3 << 30  # bytes for what comes on top of a cache that is in use
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    what: str
+    state: str
+    prevents: str = ""  # what is missing prevents this; "" is fine
+    main: bool = False  # it prevents `make bench`
+
+
+def programs() -> list[Finding]:
+    said = check([ROOT / "scripts/setup", "--missing"], wrong="scripts/setup", stderr=False)
+    lacking = [line.split("\t") for line in said.splitlines()]
+    found = []
+    for task, prevented in TASKS.items():
+        mine = [row for row in lacking if task in row[0].split(",")]
+        names = ", ".join(f"{need} ({package})" for _, need, package in mine)
+        if mine:
+            found.append(Finding(task, f"lacks {names}", prevented, task in MAIN))
+        else:
+            found.append(Finding(task, "all that it needs"))
+        for tasks, need, package in lacking:
+            if f"{task}?" in tasks.split(","):
+                found.append(Finding(task, f"lacks {need} ({package})", WITHOUT[need]))
+    return found
+
+
+def architecture() -> Finding:
+    try:
+        return Finding("architecture", find_arch().name)
+    except Problem as problem:
+        return Finding("architecture", str(problem), "no kernel can be built or booted", main=True)
+
+
+def kvm() -> Finding:
+    if os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return Finding("KVM", "/dev/kvm is open to you; used if a trial boot under it works")
+    there = "is not open to you: join its group" if Path("/dev/kvm").exists() else "is not there"
+    return Finding("KVM", f"/dev/kvm {there}", "QEMU emulates, which is slower")
+
+
+def space() -> Finding:
+    place = next(path for path in (CACHE, *CACHE.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    wanted = LEAST if REPOSITORIES.is_dir() else WANTED
+    state = f"{CACHE}, {free / GIB:.0f} GiB are free"
+    if free >= wanted:
+        return Finding("cache", state)
+    lack = f"builds may fail: have {wanted / GIB:.0f} GiB free, or set XDG_CACHE_HOME"
+    return Finding("cache", state, lack, main=True)
+
+
+def source(name: str) -> Finding:
+    """Whether the base can be had, as far as this can be told without the network."""
+    base, what = load_base(name), f"source of {name}"
+    cached = sorted((p.name for p in REPOSITORIES.glob(f"{base.series}.*")), key=version_key)
+    if cached:
+        return Finding(what, f"{cached[-1]} is in the cache")
+    if shutil.which("apt-get"):
+        if base.suite:
+            return Finding(what, f"apt is to get it from {base.suite}")
+        if version := Apt().newest(base.package):
+            return Finding(what, f"apt knows {base.package} {version}")
+    state = f"neither in the cache nor known to apt ({base.package})"
+    if name == default_base():
+        return Finding(what, state, "nothing is built without KSRC=, a source of yours", main=True)
+    return Finding(what, state, "mainline is left out of comparisons")
+
+
+def system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return "unknown system"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def command(args: argparse.Namespace) -> int:
+    findings = [
+        Finding("machine", f"{system()}, Linux {platform.release()}, {os.cpu_count()} CPUs"),
+        architecture(),
+        Finding("Python", platform.python_version()),
+        *programs(),
+        kvm(),
+        space(),
+        *(source(name) for name in base_names()),
+    ]
+    rows = [[f"{finding.what}:", finding.state] for finding in findings]
+    for line, finding in zip(table(rows, [True, True], indent=""), findings, strict=True):
+        print(f"{line}; {finding.prevents}" if finding.prevents else line)
+    print()
+    if any(finding.main for finding in findings):
+        print("make bench cannot run yet: scripts/setup installs what is missing, or says how")
+        return FAILED
+    print("make bench can run")
+    return OK

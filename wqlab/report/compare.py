@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What can be compared: kernels on the same machine with the same parameters.
+
+A ratio is the ratio of two medians over the boots. It is called a difference only where its
+95 % interval excludes 1.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import ClassVar, Literal
+
+from wqlab import stats
+from wqlab.module import words
+from wqlab.results import (
+    FIGURES,
+    METRICS,
+    Boot,
+    Kernel,
+    Machine,
+    Metric,
+    Results,
+    Section,
+    counted,
+    samples,
+    wakeups_per_item,
+)
+from wqlab.scenario import SCOPES
+from wqlab.stats import Ratio
+from wqlab.text import plural
+
+RANKS = ("p50", "p90", "p95", "p99", "p999", "max")
+TIMES = {"queue": "queue_work() took", "start": "from queue_work() to the start of the item"}
+MODES = {
+    "serial": "one item in flight for each producer",
+    "burst": "a window of items in flight for each producer",
+    "fanout": "few producers, their items queued on all CPUs in turn",
+    "sleep": "items that sleep",
+    "chain": "items that queue themselves again",
+}
+LOCKS = ("lock_acquisitions", "lock_contentions", "lock_hold_ns", "lock_wait_ns")
+# New against old, in the order of the report
+PAIRS = (("patched", "stock"), ("mainline", "stock"), ("patched", "mainline"))
+DEFAULT_SCOPES = {"stock": "cache", "patched": "cache_shard", "mainline": "cache_shard"}
+PER_ITEM = "wakeups_per_item"  # which is not in the file, but follows from what is
+CHANCE = 1 - stats.LEVEL  # of an interval to exclude the truth
+
+Better = Literal["better", "worse", ""]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two sets of boots by one metric."""
+
+    new: str
+    old: str
+    metric: Metric
+    ratio: Ratio
+
+    @property
+    def better(self) -> Better:
+        if not self.ratio.differs or not self.metric.better:
+            return ""
+        return "better" if (self.ratio.ratio > 1) == (self.metric.better == "higher") else "worse"
+
+    @property
+    def word(self) -> str:
+        """What may be said of it, "" where nothing may."""
+        if not self.ratio.differs:
+            return ""
+        more = self.ratio.ratio > 1
+        if self.metric.key == "items_per_sec":
+            return "faster" if more else "slower"
+        if self.metric.key.startswith("lock_") and self.metric.unit.startswith("ns"):
+            return "longer" if more else "shorter"
+        if self.metric.unit == "ns":
+            return "slower" if more else "faster"
+        return "more" if more else "fewer"
+
+    def __str__(self) -> str:
+        r = self.ratio
+        if min(r.n) == 1:
+            return f"{r.ratio:.3f}"
+        return f"{r.ratio:.3f} [{r.low:.3f} - {r.high:.3f}] {self.word}".rstrip()
+
+
+@cache
+def _ratio(new: tuple[float, ...], old: tuple[float, ...]) -> Ratio | None:
+    return stats.compare(new, old)
+
+
+def compare(
+    metric: Metric, new: tuple[str, Sequence[float]], old: tuple[str, Sequence[float]]
+) -> Compared | None:
+    """New against old, each with its name; None where there is no ratio."""
+    ratio = _ratio(tuple(new[1]), tuple(old[1]))
+    return Compared(new[0], old[0], metric, ratio) if ratio else None
+
+
+def machine_line(machine: Machine) -> str:
+    """One line that goes with every table and figure."""
+    return (
+        f"{machine.cpu_model}, {plural(machine.cpus, 'CPU')}, {machine.emulation or 'bare metal'}"
+    )
+
+
+def same_host(one: Machine, other: Machine) -> bool:
+    """The same but for emulation, and for a little memory: kernels leave more or less of it."""
+    memory, others = one.memory_mib or 0, other.memory_mib or 0
+    return abs(memory - others) <= 0.02 * memory and all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("cpu_model", "cpus", "system", "topology")
+    )
+
+
+def hosts(results: Results) -> list[list[Machine]]:
+    """The machines by the host that they are on, in the order of the file."""
+    found: list[list[Machine]] = []
+    for machine in results.machines:
+        for machines in found:
+            if same_host(machines[0], machine):
+                machines.append(machine)
+                break
+        else:
+            found.append([machine])
+    return found
+
+
+def same_machine(results: Results, key: str) -> Machine:
+    """The first machine that is the same as the one with this id."""
+    machine = results.machine(key)
+    return next(
+        other
+        for other in results.machines
+        if same_host(other, machine) and other.emulation == machine.emulation
+    )
+
+
+def rank_name(rank: str) -> str:
+    return rank.replace("p999", "p99.9")
+
+
+# Of test_workqueue, and how they are shown.
+PARAMETERS = {
+    "threads": "{} producers",
+    "each": "{} items each",
+    "window": "window {}",
+    "work_ns": "{} ns of work",
+    "sleep_us": "{} us of sleep",
+    "max_active": "max_active {}",
+}
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """Boots of one section, on the same machine, with the same parameters."""
+
+    results: Results = field(repr=False)
+    machine: Machine
+    section: Section
+    scenario: str | None
+    append: str | None
+    boots: list[Boot] = field(repr=False)
+
+    metrics: ClassVar[Mapping[str, Metric]]
+
+    @property
+    def groups(self) -> list[str]:
+        """What figures are told apart by, within a boot."""
+        raise NotImplementedError
+
+    def figures(self, kernel: str, group: str, metric: str) -> list[float]:
+        """One for each boot that has it."""
+        raise NotImplementedError
+
+    def lacks(self, kernel: str, group: str) -> bool:
+        """The kernel cannot have such figures."""
+        return False
+
+    @cached_property
+    def by_kernel(self) -> dict[str, list[Boot]]:
+        """By the id of the kernel, in the order of the report."""
+        found: dict[str, list[Boot]] = {}
+        for kernel in ordered_kernels(self.results):
+            boots = [boot for boot in self.boots if boot.kernel == kernel.id]
+            if boots:
+                found[kernel.id] = boots
+        return found
+
+    def label(self, kernel: str) -> str:
+        return kernel_label(self.results, kernel)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Ids of kernels to be compared, new and old."""
+        return kernel_pairs([self.results.kernel(key) for key in self.by_kernel])
+
+    def compared(self, new: str, old: str, group: str, metric: str) -> Compared | None:
+        return compare(
+            self.metrics[metric],
+            (self.label(new), self.figures(new, group, metric)),
+            (self.label(old), self.figures(old, group, metric)),
+        )
+
+    @property
+    def unit(self) -> str:
+        """What there are n of: on a machine as it was found, loads of the module."""
+        return "run" if self.section == "setup" else "boot" if self.scenario else "load"
+
+    @cached_property
+    def n(self) -> str:
+        """How many boots are behind the figures."""
+        what = self.unit
+        counts = {self.label(key): len(boots) for key, boots in self.by_kernel.items()}
+        if len(set(counts.values())) == 1:
+            each = " of each kernel" if len(counts) > 1 else ""
+            return f"n = {plural(next(iter(counts.values())), what)}{each}"
+        return f"n = {', '.join(f'{count} {what}s of {name}' for name, count in counts.items())}"
+
+    @cached_property
+    def about(self) -> str:
+        """How often it was measured, and with what."""
+        parts = [self.n, self.parameters]
+        if self.scenario:
+            parts.append(f"scenario {self.scenario}")
+        if self.append:
+            parts.append(self.append)
+        emulations = {m.emulation for m in self.results.machines}
+        if len(hosts(self.results)) > 1:
+            parts.append(machine_line(self.machine))
+        elif len(emulations) > 1:
+            parts.append(self.machine.emulation or "bare metal")
+        return "; ".join(part for part in parts if part)
+
+    @property
+    def parameters(self) -> str:
+        """Those of test_workqueue that all runs have in common."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Panel(Comparable):
+    """Boots that ran test_workqueue, in one mode; figures are told apart by scope."""
+
+    mode: str
+    size: int | None
+
+    metrics = METRICS
+
+    @cached_property
+    def scopes(self) -> list[str]:
+        seen = {row.scope for boot in self.boots for row in boot.rows}
+        return sorted(seen, key=lambda s: (SCOPES.index(s) if s in SCOPES else len(SCOPES), s))
+
+    @property
+    def groups(self) -> list[str]:
+        return self.scopes
+
+    def figures(self, kernel: str, group: str, metric: str) -> list[float]:
+        return samples(self.by_kernel[kernel], group, self.mode, metric)
+
+    def lacks(self, kernel: str, group: str) -> bool:
+        """The kernel does not have the scope."""
+        return any(
+            row.missing and row.scope == group for b in self.by_kernel[kernel] for row in b.rows
+        )
+
+    @property
+    def limits(self) -> list[int]:
+        """The max_active of the runs; more than one where kernels have different ones."""
+        rows = [row for boot in self.boots for row in boot.rows if row.mode == self.mode]
+        return sorted({row.values["max_active"] for row in rows if row.values.get("max_active")})
+
+    def same(self, keys: Iterable[str]) -> str:
+        """Those of PARAMETERS in keys that are the same in all rows."""
+        rows = [
+            row.values | {"each": row.values["items"] // row.values.get("threads", 1)}
+            for boot in self.boots
+            for row in boot.rows
+            if row.mode == self.mode
+        ]
+        shown = []
+        for key in keys:
+            values = {row[key] for row in rows if row.get(key)}
+            if len(values) == 1 and not (key == "window" and values == {1}):
+                number = f"{values.pop():,}"
+                text = PARAMETERS[key]
+                text = text.replace("producers", "producer") if number == "1" else text
+                shown.append(text.format(number))
+        return ", ".join(shown)
+
+    @cached_property
+    def parameters(self) -> str:
+        return self.same(PARAMETERS)
+
+    @cached_property
+    def title(self) -> str:
+        """The mode, and what sets it apart from others of the same mode."""
+        asked = [run for run in self.boots[0].runs if run.get("mode") == self.mode]
+        keys = [key for key in ("work_ns", "max_active") if any(key in run for run in asked)]
+        nodes = self.scenario if (self.scenario or "").startswith("nodes") else ""
+        return ", ".join(filter(None, [self.mode, self.same(keys), nodes]))
+
+
+@dataclass(frozen=True)
+class Counted(Comparable):
+    """Boots in which something was counted; figures are told apart by their labels."""
+
+    metrics: ClassVar = {
+        **FIGURES,
+        PER_ITEM: Metric(PER_ITEM, "wakeups of workers", "per item", ""),
+    }
+
+    @cached_property
+    def labels(self) -> dict[str, dict[str, str | int]]:
+        """By the name of each group."""
+        counts = [count for boot in self.boots for count in boot.counts]
+        found = [count.labels for count in counts if "reason" not in count.labels]
+        return {", ".join(map(str, labels.values())): labels for labels in found}
+
+    @property
+    def groups(self) -> list[str]:
+        return list(self.labels)
+
+    def figures(self, kernel: str, group: str, metric: str) -> list[float]:
+        boots = self.by_kernel[kernel]
+        if metric != PER_ITEM:
+            return counted(boots, self.labels[group], metric)
+        found = [wakeups_per_item(boot, group) for boot in boots]
+        return [figure for figure in found if figure is not None]
+
+    @property
+    def where(self) -> str:
+        return self.scenario or self.machine.emulation or self.machine.cpu_model
+
+    def reasons(self, load: str) -> list[str]:
+        """The most frequent first, but for those that are not the workqueue's."""
+        total: dict[str, float] = {}
+        for count in (count for boot in self.boots for count in boot.counts):
+            if count.labels.get("load") == load and "reason" in count.labels:
+                reason = str(count.labels["reason"])
+                total[reason] = total.get(reason, 0) + count.figures["wakeups"]
+        return sorted(total, key=lambda reason: (reason == "other", -total[reason]))
+
+    def by_reason(self, kernel: str, load: str, reason: str, figure: str) -> list[float]:
+        """One for each boot with that load; what a trace does not have did not happen."""
+        labels = {"load": load, "reason": reason}
+        return [
+            sum(count.figures[figure] for count in boot.counts if count.labels == labels)
+            for boot in self.by_kernel[kernel]
+            if any(count.labels == {"load": load} for count in boot.counts)
+        ]
+
+
+def ordered_kernels(results: Results) -> list[Kernel]:
+    order = ["stock", "patched", "mainline"]
+    return sorted(
+        results.kernels, key=lambda k: order.index(k.name) if k.name in order else len(order)
+    )
+
+
+def kernel_label(results: Results, key: str) -> str:
+    """The name of a kernel, with what is needed to tell it from others of that name."""
+    kernel = results.kernel(key)
+    same = [k for k in results.kernels if k.name == kernel.name]
+    if len(same) == 1:
+        return kernel.name
+    if len({k.release for k in same}) == len(same):
+        return f"{kernel.name} {kernel.release}"
+    return kernel.id
+
+
+def kernel_pairs(kernels: Sequence[Kernel]) -> list[tuple[str, str]]:
+    pairs = [
+        (new.id, old.id)
+        for left, right in PAIRS
+        for new in kernels
+        for old in kernels
+        if (new.name, old.name) == (left, right)
+    ]
+    found = [k for k in kernels if k.name not in DEFAULT_SCOPES]
+    return pairs + [(k.id, found[0].id) for k in found[1:]]
+
+
+def _alike(results: Results, boot: Boot) -> tuple:
+    """Boots can be compared where this is the same."""
+    machine = same_machine(results, boot.machine)
+    runs = tuple(words(run) for run in boot.runs)
+    return machine.id, boot.section, boot.scenario, _append(boot), runs, boot.flavour, boot.size
+
+
+def _append(boot: Boot) -> str | None:
+    """But for the size, which is among the boot parameters in section sizes."""
+    return "" if boot.section == "sizes" else boot.append
+
+
+def panels(results: Results, *sections: Section) -> list[Panel]:
+    """All that there is to compare in these sections, in the order of the file."""
+    found: dict[tuple, list[Boot]] = {}
+    for boot in results.passed(*sections):
+        if boot.perf:  # which makes everything slower
+            continue
+        for mode in {row.mode: None for row in boot.rows if not row.missing}:
+            found.setdefault((mode, *_alike(results, boot)), []).append(boot)
+    made = []
+    for (mode, *_), boots in found.items():
+        one = boots[0]
+        machine = same_machine(results, one.machine)
+        made.append(
+            Panel(results, machine, one.section, one.scenario, _append(one), boots, mode, one.size)
+        )
+    order, machines = list(MODES), [machine.id for machine in results.machines]
+    return sorted(
+        made,
+        key=lambda p: (
+            machines.index(p.machine.id),
+            order.index(p.mode) if p.mode in order else len(order),
+        ),
+    )
+
+
+def counted_panels(results: Results, *sections: Section) -> list[Counted]:
+    found: dict[tuple, list[Boot]] = {}
+    for boot in results.passed(*sections):
+        found.setdefault(_alike(results, boot), []).append(boot)
+    return [
+        Counted(
+            results,
+            same_machine(results, boots[0].machine),
+            boots[0].section,
+            boots[0].scenario,
+            boots[0].append,
+            boots,
+        )
+        for boots in found.values()
+    ]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Panels that differ in the shard size only."""
+
+    panels: list[Panel]  # by size
+
+    @property
+    def first(self) -> Panel:
+        return self.panels[0]
+
+    @property
+    def results(self) -> Results:
+        return self.first.results
+
+    @property
+    def machine(self) -> Machine:
+        return self.first.machine
+
+    @cached_property
+    def scopes(self) -> list[str]:
+        return [s for s in SCOPES if any(s in panel.scopes for panel in self.panels)]
+
+    @cached_property
+    def kernels(self) -> list[str]:
+        """Ids, in the order of the report."""
+        seen = {key for panel in self.panels for key in panel.by_kernel}
+        return [k.id for k in ordered_kernels(self.results) if k.id in seen]
+
+    @cached_property
+    def n(self) -> str:
+        counts = {panel.n for panel in self.panels}
+        what = self.first.unit
+        numbers = [len(b) for panel in self.panels for b in panel.by_kernel.values()]
+        if len(counts) == 1:
+            n = counts.pop()
+            return f"{n} and size" if " of " in n else f"{n} of each size"
+        return f"n = {min(numbers)} to {max(numbers)} {what}s of each kernel and size"
+
+    @cached_property
+    def about(self) -> str:
+        return "; ".join([self.n, *self.first.about.split("; ")[1:]])
+
+
+def sweeps(results: Results) -> list[Sweep]:
+    found: dict[tuple, list[Panel]] = {}
+    for panel in panels(results, "sizes"):
+        if panel.size is not None:
+            runs = tuple(words(run) for run in panel.boots[0].runs)
+            key = (panel.machine.id, panel.scenario, panel.mode, runs)
+            found.setdefault(key, []).append(panel)
+    return [Sweep(sorted(group, key=lambda panel: panel.size or 0)) for group in found.values()]

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Results as one HTML page that needs nothing else, and its figures as files beside it."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from wqlab.problem import Usage
+from wqlab.report import figures, tables
+from wqlab.report.compare import (
+    MODES,
+    Counted,
+    Panel,
+    counted_panels,
+    hosts,
+    kernel_label,
+    ordered_kernels,
+    panels,
+    sweeps,
+)
+from wqlab.report.figures import Drawing
+from wqlab.report.tables import Table
+from wqlab.results import Machine, Results, Section, dumps
+from wqlab.stats import ENOUGH
+
+TEMPLATE = "page.html.j2"
+
+# What opens a chapter
+TEXTS = {
+    "locks": "These kernels are built with lock statistics, which slow everything down and "
+    "lengthen the time that the lock is held. Counts and ratios are meaningful here; throughput "
+    "is not. Figures are those of the lock class &pool->lock, per executed item, one scope at a "
+    "time.",
+    "icount": "One virtual CPU and a clock that counts instructions. Two runs of different length "
+    "are subtracted, so what a run costs beyond its items drops out.",
+    "time": "Bars are medians. The vertical line goes from the lowest to the highest, and each dot "
+    "is one boot or one load of the module. Times start at queue_work().",
+    "sizes": "The same benchmark with workqueue.cache_shard_size set to each value: what smaller "
+    "shards gain, and what they cost in kworkers.",
+    "costs": "Context switches are those of the whole guest during a load, divided by its items. "
+    "Instructions are counted only where the machine's clock counts them.",
+    "wakeups": "Each boot was traced, and each wakeup of a worker is counted under its reason. The "
+    "number after the slash is of those that happened while a pool->lock was held. The reason "
+    "'other' is not the workqueue's: no figure per item includes it.",
+    "peaks": "Items sleep, and none ends while the number of running ones still rises. A limit is "
+    "kept, and used, where the peak is min(max_active, items).",
+    "setup": "A KUnit case times its own steps, on User Mode Linux and in QEMU.",
+}
+TITLES: dict[Section, str] = {
+    "costs": "Cost of an item",
+    "wakeups": "Wakeups of workers",
+    "peaks": "max_active",
+    "setup": "Setting up pods",
+}
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of the page, and what is in it, in order: figures, tables, lines of text, facts by
+    name, and chapters. One that is folded has tables only."""
+
+    title: str
+    parts: list
+    text: str = ""
+    folded: bool = False
+    unfolded: bool = False  # folded, but open to begin with
+
+
+def folded(title: str, parts: Sequence[Table | None], unfolded: bool = False) -> Chapter:
+    return Chapter(title, [part for part in parts if part], folded=True, unfolded=unfolded)
+
+
+class Page:
+    """The chapters of a page, and the figures that they have."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.drawings: list[Drawing] = []
+        self.chapters = [self.host(machines) for machines in hosts(results)]
+        perf, layouts = tables.perf_tables(results), tables.layout_tables(results)
+        self.chapters += [Chapter("perf", perf)] if perf else []
+        self.chapters += [Chapter("Pods", layouts)] if layouts else []
+
+    def draw(self, how, *what, name: Sequence[str]) -> list[Drawing]:
+        """A figure, if there is one."""
+        number = f"{len(self.drawings) + 1:02}"
+        drawing = how(*what, "-".join([*name, number]))
+        found = [drawing] if drawing else []
+        self.drawings += found
+        return found
+
+    def host(self, machines: Sequence[Machine]) -> Chapter:
+        """All that was measured on one host."""
+
+        def of(*sections: Section) -> list[Panel]:
+            return [p for p in panels(self.results, *sections) if p.machine in machines]
+
+        locks: list = []
+        for panel in of("locks"):
+            locks += self.draw(figures.locks, panel, name=("locks", panel.mode))
+            locks.append(folded("The same as tables, with ratios", tables.lock_tables(panel)))
+        icount: list = []
+        for panel in of("icount"):
+            icount += self.draw(figures.instructions, panel, name=("instructions", panel.mode))
+            icount.append(tables.instruction_table(panel))
+        timed = [self.timed(panel) for panel in of("time", "local")]
+        sizes: list = []
+        for sweep in sweeps(self.results):
+            for scope in sweep.scopes if sweep.machine in machines else ():
+                name = ("sizes", sweep.first.mode, scope)
+                sizes += self.draw(figures.sweep_figure, sweep, scope, name=name)
+                sizes.append(tables.sweep_table(sweep, scope))
+        chapters = [
+            Chapter("The lock", locks, TEXTS["locks"]),
+            Chapter("Instructions", icount, TEXTS["icount"]),
+            Chapter("Throughput and times", timed, TEXTS["time"]),
+            Chapter("Shard sizes", sizes, TEXTS["sizes"]),
+        ]
+        for section, title in TITLES.items():
+            found = [p for p in counted_panels(self.results, section) if p.machine in machines]
+            parts = [part for panel in found for part in counted_parts(panel)]
+            chapters.append(Chapter(title, parts, TEXTS[section]))
+        facts = tables.machine_facts(machines)
+        return Chapter(machines[0].cpu_model, [facts, *(c for c in chapters if c.parts)])
+
+    def timed(self, panel: Panel) -> Chapter:
+        parts: list = self.draw(figures.throughput, panel, name=("throughput", panel.mode))
+        if panel.mode == "sleep":
+            parts += self.draw(figures.running, panel, name=("running", panel.mode))
+        parts += self.draw(figures.latency, panel, name=("times", panel.mode))
+        shards = tables.shard_table(panel)
+        shown = [
+            tables.throughput_table(panel),
+            tables.latency_table(panel),
+            tables.kworkers_table(panel),
+        ]
+        parts += [shards] if shards else []
+        parts += [
+            folded(
+                "Throughput, queue_work() and kworkers as tables", shown, panel.mode == "serial"
+            ),
+            *(f"{line}." for line in tables.claim_lines(panel)),
+            folded("Every percentile, with ratios", tables.time_tables(panel)),
+        ]
+        what = MODES.get(panel.mode)
+        return Chapter(panel.title + (f": {what}" if what else ""), parts)
+
+
+def counted_parts(panel: Counted) -> list:
+    parts: list = [*tables.figure_tables(panel)]
+    details, loads = tables.detail_tables(panel), tables.loads_table(panel)
+    if details:
+        what = "By reason" if panel.section == "wakeups" else "Each kernel"
+        parts.append(folded(f"{what}: {panel.where}", details, not parts))
+    if loads:
+        parts.append(folded(f"Loads: {panel.where}", [loads]))
+    return parts
+
+
+def page(results: Results) -> tuple[str, list[Drawing]]:
+    """The page, and the figures that it has."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    made = Page(results)
+    builds, qemu = tables.builds_table(results), tables.qemu_table(results)
+    html = environment.get_template(TEMPLATE).render(
+        names=", ".join(kernel_label(results, k.id) for k in ordered_kernels(results)),
+        made=tables.made_lines(results),
+        glance=tables.glance(results),
+        not_alternated=tables.not_alternated(results) and " ".join(tables.NOT_ALTERNATED),
+        lost=tables.lost_table(results),
+        notes=results.notes,
+        enough=ENOUGH,
+        kernels=tables.kernels_table(results),
+        builds=folded("Compilers and configurations", [builds]),
+        qemu=folded("QEMU's command lines", [qemu]) if qemu else None,
+        chapters=made.chapters,
+        in_page=figures.in_page,
+        colours=figures.VARIABLES,
+    )
+    return html, made.drawings
+
+
+def is_replaceable(out: Path) -> None:
+    """Usage if a report in this directory would take something else's place."""
+    if out.exists() and not out.is_dir():
+        raise Usage(f"{out} is not a directory: name one, which the report then is")
+    ours = {"index.html", "report.txt", "results.json"}
+    for path in sorted(out.iterdir()) if out.exists() else ():
+        if path.name not in ours and path.suffix != ".svg":
+            raise Usage(
+                f"{out} has {path.name}, which is of no report: name another directory, "
+                "for a report replaces the whole of it"
+            )
+
+
+def write(results: Results, out: Path) -> int:
+    """The report as a directory, in place of an older one; how many figures it has."""
+    html, drawings = page(results)
+    files = {f"{drawing.name}.svg": figures.on_paper(drawing.svg) for drawing in drawings}
+    files |= {
+        "index.html": html,
+        "report.txt": tables.text(results, full=True),
+        "results.json": dumps(results),
+    }
+    new, old = (out.with_name(f".{out.name}.{what}") for what in ("new", "old"))
+    if old.exists() and not out.exists():  # a run was killed between the two renames below
+        old.rename(out)
+    for path in (new, old):
+        shutil.rmtree(path, ignore_errors=True)
+    try:
+        new.mkdir(parents=True)
+        for name, text in files.items():
+            (new / name).write_text(text)
+        if out.exists():
+            out.rename(old)
+        try:
+            new.rename(out)
+        except OSError:
+            old.rename(out)
+            raise
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        if out.exists():
+            shutil.rmtree(old, ignore_errors=True)
+    return len(drawings)

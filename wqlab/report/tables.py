@@ -1,0 +1,686 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Results as tables, for the terminal and for the page."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from wqlab.module import words
+from wqlab.report.compare import (
+    CHANCE,
+    DEFAULT_SCOPES,
+    LOCKS,
+    PER_ITEM,
+    RANKS,
+    TIMES,
+    Better,
+    Comparable,
+    Compared,
+    Counted,
+    Panel,
+    Sweep,
+    compare,
+    counted_panels,
+    hosts,
+    kernel_label,
+    machine_line,
+    ordered_kernels,
+    panels,
+    rank_name,
+    sweeps,
+)
+from wqlab.results import METRICS, Build, Count, Machine, Metric, Results, Section
+from wqlab.scenario import SCOPES
+from wqlab.stats import ENOUGH, Spread
+from wqlab.text import plural
+from wqlab.text import table as aligned
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table has in one place. A claim is a difference that is more than chance."""
+
+    text: str
+    claim: bool = False
+    better: Better = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: list[str]
+    rows: list[list[Cell]]
+    note: str = ""
+    words: int = 2  # leading columns that hold words, not figures
+    short: bool = False  # for the terminal too
+
+    def left(self, column: int) -> bool:
+        """Read down its left side: words and ratios are, figures are not."""
+        name = self.columns[column]
+        return column < self.words or " to " in f" {name}" or name == "ratio"
+
+
+def cells(*texts: object) -> list[Cell]:
+    return [Cell(str(text)) for text in texts]
+
+
+def ratio_cell(compared: Compared) -> Cell:
+    return Cell(str(compared), compared.ratio.differs, compared.better)
+
+
+def figure(value: float, like: float | None = None) -> str:
+    """A figure with three digits at least; like decides how many follow the point."""
+    size = abs(value if like is None else like)
+    return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3}f}"
+
+
+def median(counts: Sequence[float]) -> str:
+    """Of whole numbers."""
+    return f"{statistics.median(counts):,.1f}".removesuffix(".0")
+
+
+def spread(values: Sequence[float]) -> str:
+    """Median [lowest - highest], or the one figure that there is."""
+    if not values:
+        return "-"
+    found = Spread.of(values)
+    whole = all(value == int(value) for value in values)
+    low, middle, high = (
+        f"{value:,.0f}" if whole and value == int(value) else figure(value, found.median)
+        for value in (found.low, found.median, found.high)
+    )
+    return middle if found.low == found.high else f"{middle} [{low} - {high}]"
+
+
+def recorded(value: object) -> str:
+    return "not recorded" if value is None else str(value)
+
+
+# --- kernels side by side ----------------------------------------------------------------
+
+
+def short_label(metric: Metric) -> str:
+    names = {
+        "items_per_sec": "items/s",
+        "lock_acquisitions": "acquisitions per item",
+        "lock_contentions": "contentions per item",
+        "lock_hold_ns": "held, ns per item",
+        "lock_wait_ns": "waited for, ns per item",
+        "instructions": "instructions per item",
+    }
+    if metric.key in names:
+        return names[metric.key]
+    time, _, rank = metric.key.removesuffix("_ns").partition("_")
+    if time in TIMES and rank:
+        return f"{time} {rank_name(rank)} ns"
+    between = {"per item": " ", "ns": ", "}.get(metric.unit)
+    return f"{metric.label}{between}{metric.unit}" if between else metric.label
+
+
+def kernel_table(
+    panel: Comparable,
+    title: str,
+    metrics: Sequence[str],
+    ratio: str = "",
+    *,
+    groups: Iterable[str] | None = None,
+    of: str = "scope",
+    short: bool = False,
+) -> Table:
+    """Rows, group by kernel: the medians of the metrics, and the ratios of one of them."""
+    pairs = panel.pairs() if ratio else []
+    olds = list(dict.fromkeys(old for _, old in pairs))
+    columns = [of, "kernel", "n", *(short_label(panel.metrics[m]) for m in metrics)]
+    columns += [f"to {panel.label(old)}" for old in olds]
+    rows = []
+    for group in panel.groups if groups is None else groups:
+        name = group  # on the first row only
+        for kernel in panel.by_kernel:
+            row = cells(name, panel.label(kernel))
+            name = ""
+            values = [panel.figures(kernel, group, metric) for metric in metrics]
+            if any(values):
+                row += cells(len(next(filter(None, values))), *map(spread, values))
+                for old in olds:
+                    wanted = (kernel, old) in pairs
+                    compared = panel.compared(kernel, old, group, ratio) if wanted else None
+                    row.append(ratio_cell(compared) if compared else Cell(""))
+            else:
+                row += cells(0, f"no such {of}" if panel.lacks(kernel, group) else "not measured")
+                row += cells(*[""] * (len(columns) - len(row)))
+            rows.append(row)
+    return Table(title, columns, rows, panel.about, short=short)
+
+
+def throughput_table(panel: Panel) -> Table:
+    metric = "items_per_sec"
+    return kernel_table(panel, f"{panel.title}: throughput", [metric], metric, short=True)
+
+
+def latency_table(panel: Panel) -> Table:
+    """The percentiles that published tables have."""
+    metrics = [f"queue_{rank}_ns" for rank in ("p50", "p90", "p95")]
+    metrics += ["kworkers_before", "kworkers_peak"]
+    title = f"{panel.title}: what queue_work() took, and kworkers"
+    return kernel_table(panel, title, metrics, short=panel.mode == "serial")
+
+
+def time_tables(panel: Panel) -> list[Table]:
+    """Each percentile of each time, with its ratios."""
+    return [
+        kernel_table(panel, f"{panel.title}: {what}, {rank_name(rank)}", [metric], metric)
+        for time, what in TIMES.items()
+        for rank in RANKS
+        for metric in [f"{time}_{rank}_ns"]
+    ]
+
+
+def running_table(panel: Panel) -> Table | None:
+    """Mode sleep: the most items that ran at once, against max_active."""
+    limits = panel.limits if panel.mode == "sleep" else []
+    if not limits:
+        return None
+    shown = ", ".join(f"{limit:,}" for limit in limits)
+    title = f"sleep: items running at once, max_active {shown}"
+    return kernel_table(panel, title, ["running_peak"], short=True)
+
+
+def kworkers_table(panel: Panel) -> Table:
+    metrics = ["kworkers_before", "kworkers_peak", "kworkers_after", "pools"]
+    return kernel_table(panel, f"{panel.title}: kworkers and pools", metrics)
+
+
+def lock_tables(panel: Panel) -> list[Table]:
+    return [
+        kernel_table(
+            panel,
+            f"{panel.title}: {METRICS[metric].label}, {METRICS[metric].unit}",
+            [metric],
+            metric,
+            short=metric != "lock_wait_ns",
+        )
+        for metric in LOCKS
+    ]
+
+
+def instruction_table(panel: Panel) -> Table:
+    title = f"{panel.title}: instructions from queueing an item to its completion"
+    return kernel_table(panel, title, ["instructions"], "instructions", short=True)
+
+
+def sweep_table(sweep: Sweep, scope: str) -> Table:
+    metrics = ["items_per_sec", "queue_p50_ns", "queue_p95_ns", "start_p95_ns"]
+    metrics += ["kworkers_before", "kworkers_peak"]
+    title = f"{sweep.first.title}: scope {scope} with shards of different size"
+    parts = [
+        kernel_table(panel, title, metrics, "items_per_sec", groups=[scope], short=True)
+        for panel in sweep.panels
+    ]
+    columns = max((part.columns for part in parts), key=len)
+    rows = []
+    for panel, part in zip(sweep.panels, parts, strict=True):
+        for i, (_, *row) in enumerate(part.rows):
+            padding = cells(*[""] * (len(columns) - 1 - len(row)))
+            rows.append([Cell("" if i else str(panel.size)), *row, *padding])
+    return replace(parts[0], columns=["cores per shard", *columns[1:]], rows=rows, note=sweep.about)
+
+
+# --- kernels in their default scopes -----------------------------------------------------
+
+
+def ratio_row(
+    panel: Panel, metric: str, new: tuple[str, str], old: tuple[str, str]
+) -> list[Cell] | None:
+    """The medians of two kernels, each in a scope, how many boots of each, and the ratio."""
+    named = [
+        (panel.label(kernel), panel.figures(kernel, scope, metric)) for kernel, scope in (new, old)
+    ]
+    compared = compare(METRICS[metric], *named)
+    if not compared:
+        return None
+    medians = " / ".join(figure(Spread.of(values).median) for _, values in named)
+    return [*cells(medians, " / ".join(map(str, compared.ratio.n))), ratio_cell(compared)]
+
+
+def default_pairs(panel: Panel) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """New and old, each a kernel with the scope that it uses by default."""
+    pairs = []
+    for pair in panel.pairs():
+        names = [panel.results.kernel(key).name for key in pair]
+        if all(name in DEFAULT_SCOPES for name in names):
+            new, old = ((key, DEFAULT_SCOPES[name]) for key, name in zip(pair, names, strict=True))
+            pairs.append((new, old))
+    return pairs
+
+
+def shard_table(panel: Panel) -> Table | None:
+    """What the scope cache_shard does against cache, in each kernel and by default."""
+    asked = {
+        f"{panel.label(kernel)}: cache_shard to cache": ((kernel, "cache_shard"), (kernel, "cache"))
+        for kernel in panel.by_kernel
+    }
+    for new, old in default_pairs(panel):
+        if new[1] != old[1]:
+            what = " to ".join(f"{panel.label(kernel)} in {scope}" for kernel, scope in (new, old))
+            asked[f"{what}, the default scopes"] = (new, old)
+    found = {what: ratio_row(panel, "items_per_sec", *pair) for what, pair in asked.items()}
+    rows = [[Cell(what), *row] for what, row in found.items() if row]
+    title = f"{panel.title}: throughput of cache_shard to that of cache"
+    columns = ["", "medians", "n", "ratio"]
+    return Table(title, columns, rows, panel.about, words=1, short=True) if rows else None
+
+
+def _glance_rows(panel: Panel, metrics: Sequence[str]) -> list[list[Cell]]:
+    rows = []
+    for metric in metrics:
+        title = f"{panel.mode}: {short_label(METRICS[metric])}"
+        for new, old in default_pairs(panel):
+            if not {new[1], old[1]} <= set(panel.scopes):  # where one was enough
+                new, old = (new[0], panel.scopes[0]), (old[0], panel.scopes[0])
+            row = ratio_row(panel, metric, new, old)
+            if row:
+                what = " to ".join(f"{panel.label(key)} ({scope})" for key, scope in (new, old))
+                rows.append([*cells(title, what), *row])
+                title = ""
+    return rows
+
+
+GLANCE: dict[Section, tuple[str, ...]] = {
+    "locks": ("lock_contentions", "lock_hold_ns"),
+    "icount": ("instructions",),
+    "time": ("items_per_sec", "queue_p50_ns", "queue_p95_ns", "start_p95_ns"),
+    "local": (),  # cache_shard against cache
+}
+
+
+def glance(results: Results) -> list[Table]:
+    """What a reader in a hurry wants: kernels in their default scopes, by host."""
+    tables = []
+    for machines in hosts(results):
+        rows: list[list[Cell]] = []
+        serial = [
+            panel
+            for section in GLANCE
+            for panel in panels(results, section)
+            if panel.machine in machines and panel.mode == "serial"
+        ]
+        for panel in serial:
+            if panel.section != "local":
+                rows += _glance_rows(panel, GLANCE[panel.section])
+            elif shards := shard_table(panel):
+                rows += [[Cell("serial: items/s"), *row] for row in shards.rows]
+        if rows:
+            title = "; ".join(machine_line(machine) for machine in machines)
+            columns = ["figure", "compared", "medians", "n", "ratio"]
+            tables.append(Table(title, columns, rows))
+    return tables
+
+
+# --- what was counted --------------------------------------------------------------------
+
+# Of each section the figures that kernels are compared by
+COUNTED: dict[Section, tuple[str, ...]] = {
+    "costs": ("switches_per_item", "instructions_per_item"),
+    "wakeups": (PER_ITEM,),
+    "setup": ("layout_ns", "fill_ns", "pairs_ns"),
+    "peaks": (),
+}
+
+
+def figure_tables(panel: Counted) -> list[Table]:
+    """Load by kernel: each figure with its ratios; all in one table where there are none."""
+    metrics = [
+        metric
+        for metric in COUNTED[panel.section]
+        if any(panel.figures(k, group, metric) for k in panel.by_kernel for group in panel.groups)
+    ]
+    if not metrics:
+        return []
+    of = next(iter(next(iter(panel.labels.values()))))  # "load", "case"
+    if not panel.pairs():
+        rows = [
+            cells(
+                group,
+                panel.label(kernel),
+                short_label(panel.metrics[metric]),
+                len(found),
+                spread(found),
+            )
+            for group in panel.groups
+            for kernel in panel.by_kernel
+            for metric in metrics
+            if (found := panel.figures(kernel, group, metric))
+        ]
+        columns = [of, "kernel", "figure", "n", "median"]
+        title = f"{panel.where}: figures of one kernel"
+        return [Table(title, columns, rows, panel.about, words=3, short=True)]
+    return [
+        kernel_table(
+            panel,
+            f"{panel.where}: {short_label(panel.metrics[metric])}",
+            [metric],
+            metric,
+            of=of,
+            short=True,
+        )
+        for metric in metrics
+    ]
+
+
+def reason_table(panel: Counted, load: str) -> Table:
+    """Kernels side by side: wakeups by reason, all and those with a pool->lock held."""
+    found = {
+        reason: [
+            [panel.by_reason(kernel, load, reason, figure) for figure in ("wakeups", "locked")]
+            for kernel in panel.by_kernel
+        ]
+        for reason in panel.reasons(load)
+    }
+    rows = []
+    for reason, by_kernel in found.items():
+        row = [
+            "/".join(median(counts) for counts in both) if all(both) else "-" for both in by_kernel
+        ]
+        if set(row) - {"0/0", "-"}:
+            rows.append(cells(reason, *row))
+    return Table(
+        f"{panel.where}: {load}: wakeups by reason, all/with a pool->lock held",
+        ["reason", *map(panel.label, panel.by_kernel)],
+        rows,
+        f"medians; {panel.about}",
+        words=1,
+        short=True,
+    )
+
+
+def peaks_table(panel: Counted, kernel: str) -> Table:
+    """A line for each max_active, a column for issuers and scope; "*" is not what is wanted."""
+    found: dict[tuple, dict[str, list[Count]]] = {}
+    for boot in panel.by_kernel[kernel]:
+        for count in boot.counts:
+            key = count.labels["max_active"], count.figures["wanted"]
+            column = f"{count.labels['issuers']}, {count.labels['scope']}"
+            found.setdefault(key, {}).setdefault(column, []).append(count)
+    columns = list(dict.fromkeys(column for row in found.values() for column in row))
+    rows, wrong, total = [], 0, 0
+    for (limit, wanted), row in found.items():
+        items = sorted({count.labels["items"] for counts in row.values() for count in counts})
+        shown = []
+        for column in columns:
+            peaks = sorted({count.figures["peak"] for count in row.get(column, [])})
+            bad = any(peak != wanted for peak in peaks)
+            total += bool(peaks)
+            wrong += bad
+            text = "-".join(map(str, dict.fromkeys((peaks[0], peaks[-1])))) if peaks else ""
+            shown.append(Cell(text + "*" * bad, bad, "worse" if bad else ""))
+        rows.append([*cells(limit, "-".join(map(str, items)), wanted), *shown])
+    note = f"{wrong} of {total} are not min(max_active, items) and have a *; {panel.about}"
+    title = f"{panel.where}: {panel.label(kernel)}: most items running at once"
+    return Table(title, ["max_active", "items", "wanted", *columns], rows, note, 0, short=True)
+
+
+def detail_tables(panel: Counted) -> list[Table]:
+    """What is behind the figures, or stands for itself."""
+    if panel.section == "peaks":
+        return [peaks_table(panel, kernel) for kernel in panel.by_kernel]
+    if panel.section == "wakeups":
+        return [reason_table(panel, load) for load in panel.groups]
+    return []
+
+
+def loads_table(panel: Counted) -> Table | None:
+    """What each load is."""
+    runs = {
+        str(count.labels["load"]): words(count.run)
+        for boot in panel.boots
+        for count in boot.counts
+        if count.run and "load" in count.labels
+    }
+    if not runs:
+        return None
+    rows = [cells(load, run) for load, run in runs.items()]
+    title = f"{panel.where}: parameters of test_workqueue in each load"
+    return Table(title, ["load", "parameters"], rows, machine_line(panel.machine))
+
+
+# --- the rest ----------------------------------------------------------------------------
+
+
+def perf_tables(results: Results) -> list[Table]:
+    """What perf saw on real machines."""
+    tables = []
+    boots = [boot for boot in results.passed("local") if boot.perf]
+    for machine in results.machines:
+        rows, callers, why = [], [], []
+        for boot in boots:
+            perf = boot.perf
+            if boot.machine != machine.id or not perf:
+                continue
+            name, what = kernel_label(results, boot.kernel), "; ".join(map(words, boot.runs))
+            share = "-" if perf.slowpath_percent is None else f"{perf.slowpath_percent:.1f} %"
+            rows.append(cells(name, what, share))
+            callers += [
+                cells(name, what, c.caller, f"{c.contended:,}", f"{c.wait_total_ns / 1e6:,.2f}")
+                for c in perf.contention or []
+            ]
+            why += [perf.why_not] if perf.why_not and perf.why_not not in why else []
+        note = f"n = 1 load of each row, by itself; {machine_line(machine)}"
+        note += "".join(f"; not measured: {reason}" for reason in why)
+        if rows:
+            title = "perf: share of cycles in native_queued_spin_lock_slowpath"
+            tables.append(Table(title, ["kernel", "run", "share"], rows, note, short=True))
+        if callers:
+            columns = ["kernel", "run", "caller", "contended", "waited, ms"]
+            title = "perf: who waited for locks"
+            tables.append(Table(title, columns, callers, note, words=3, short=True))
+    return tables
+
+
+def layout_tables(results: Results) -> list[Table]:
+    tables = []
+    for layout in results.layouts:
+        rows = []
+        for scope in [s for s in SCOPES if s in layout.pods]:
+            pods = layout.pods[scope]
+            shown = "  ".join(pods[:5]) + ("  ..." if len(pods) > 5 else "")
+            rows.append(cells(scope, shown, len(pods)))
+        name = kernel_label(results, layout.kernel)
+        title = f"pods of each scope on {layout.scenario}, kernel {name}"
+        note = (
+            f"the default scope is {layout.default}; read from the memory of the guest, "
+            "exact on any machine"
+        )
+        tables.append(Table(title, ["scope", "CPUs", "pods"], rows, note, short=True))
+    return tables
+
+
+def lost_table(results: Results) -> Table | None:
+    rows = [
+        [
+            *cells(
+                kernel_label(results, boot.kernel),
+                boot.section + (f", size {boot.size}" if boot.size is not None else ""),
+                boot.scenario or "-",
+                boot.number,
+            ),
+            Cell(boot.verdict, True, "worse"),
+            Cell(boot.reason),
+        ]
+        for boot in results.not_passed()
+    ]
+    if not rows:
+        return None
+    title = f"{plural(len(rows), 'boot')} not counted, of {len(results.boots)}"
+    columns = ["kernel", "section", "scenario", "boot", "verdict", "reason"]
+    return Table(title, columns, rows, "no figure below includes them", words=6, short=True)
+
+
+def claim_lines(panel: Panel) -> list[str]:
+    """How much can be said of times, for where there is no room for all the tables."""
+    tried = [
+        compared
+        for time in TIMES
+        for rank in RANKS
+        for scope in panel.scopes
+        for new, old in panel.pairs()
+        if (compared := panel.compared(new, old, scope, f"{time}_{rank}_ns"))
+    ]
+    if not tried:
+        return []
+    found = sum(compared.ratio.differs for compared in tried)
+    outside = f"of {len(tried)} intervals of ratios of times, {found} exclude 1"
+    return [f"{panel.title}: {outside}; about {len(tried) * CHANCE:.0f} would if nothing differed"]
+
+
+# --- where figures come from -------------------------------------------------------------
+
+
+def kernels_table(results: Results) -> Table:
+    rows = [
+        cells(
+            kernel_label(results, k.id),
+            k.release,
+            recorded(k.base),
+            recorded(k.patches),
+        )
+        for k in ordered_kernels(results)
+    ]
+    columns = ["kernel", "release", "base", "patches of the series"]
+    return Table("kernels", columns, rows, words=3)
+
+
+def builds_table(results: Results) -> Table:
+    unknown = Build(None, None, None, None)
+    rows = [
+        cells(
+            kernel_label(results, kernel.id),
+            build.flavour or "-",
+            recorded(build.compiler),
+            recorded(build.config_sha256 and build.config_sha256[:16]),
+            recorded(build.key and build.key[:16]),
+        )
+        for kernel in ordered_kernels(results)
+        for build in kernel.builds or [unknown]
+    ]
+    columns = ["kernel", "flavour", "compiler", "SHA-256 of .config", "key of the build"]
+    return Table("builds", columns, rows, words=5)
+
+
+def qemu_table(results: Results) -> Table | None:
+    """Each command line once; None where nothing ran in QEMU."""
+    found = {
+        (boot.section, boot.scenario or "-", recorded(boot.qemu)): None
+        for boot in results.boots
+        if boot.qemu or (results.machine(boot.machine).emulation or "").startswith("QEMU")
+    }
+    columns = ["section", "scenario", "command line"]
+    rows = [cells(*row) for row in found]
+    return Table("QEMU's command line", columns, rows, words=3) if rows else None
+
+
+def loads(machines: Sequence[Machine]) -> str:
+    """Load averages when measuring began."""
+    found = sorted({machine.load for machine in machines if machine.load is not None})
+    return ", ".join(f"{load:g}" for load in found) or recorded(None)
+
+
+def where(machine: Machine) -> str:
+    return f"in {machine.emulation}" if machine.emulation else "on bare metal"
+
+
+def machine_facts(machines: Sequence[Machine]) -> dict[str, str]:
+    """One host, and what was measured on it."""
+    one = machines[0]
+    emulated = all((machine.emulation or "").startswith("QEMU") for machine in machines)
+    memory = None if one.memory_mib is None else f"{one.memory_mib:,} MiB"
+    return {
+        "CPU": f"{one.cpu_model}, {plural(one.cpus, 'CPU')}",
+        "topology": recorded(one.topology),
+        "memory": recorded(memory),
+        "system": recorded(one.system),
+        "host kernel" if emulated else "kernel": recorded(one.kernel),
+        "microcode": recorded(one.microcode),
+        "frequency governor": recorded(one.governor),
+        "load when measuring began": loads(machines),
+        "measured": "; ".join(where(machine) for machine in machines),
+    }
+
+
+# --- the terminal ------------------------------------------------------------------------
+
+
+def render(table: Table) -> list[str]:
+    """A table in plain text."""
+    rows = [table.columns, *([cell.text for cell in row] for row in table.rows)]
+    left = [table.left(i) for i in range(len(table.columns))]
+    note = [f"  ({table.note})"] if table.note else []
+    return [table.title, *note, *aligned(rows, left)]
+
+
+def made_lines(results: Results) -> list[str]:
+    return [
+        f"measured {made.date}: {made.command}"
+        + (f" (commit {made.commit})" if made.commit else "")
+        for made in results.made
+    ]
+
+
+def source_lines(results: Results) -> list[str]:
+    """On what, of what and by what."""
+    lines = []
+    for machines in hosts(results):
+        facts = machine_facts(machines)
+        lines.append(f"machine: {facts.pop('CPU')}")
+        lines += [f"  {name}: {fact}" for name, fact in facts.items()]
+    for kernel in ordered_kernels(results):
+        patches = f", with {plural(kernel.patches, 'patch')}" if kernel.patches else ""
+        found = any(b.kernel == kernel.id and b.section == "local" for b in results.boots)
+        how = "as it was found running" if found else f"base {recorded(kernel.base)}{patches}"
+        lines.append(f"kernel {kernel_label(results, kernel.id)}: {kernel.release}, {how}")
+        compilers = dict.fromkeys(build.compiler for build in kernel.builds) or [None]
+        lines.append(f"  compiler: {', '.join(map(recorded, compilers))}")
+    return lines + made_lines(results)
+
+
+def not_alternated(results: Results) -> bool:
+    """Kernels of which one after the other was found running, not booted in turn."""
+    return any(len(panel.by_kernel) > 1 for panel in panels(results, "local"))
+
+
+def text(results: Results, full: bool = False) -> str:
+    """The report for a terminal; the full one has every percentile."""
+    blocks: list[list[str]] = [source_lines(results)]
+
+    def add(*tables: Table | None) -> None:
+        blocks.extend(render(table) for table in tables if table and (full or table.short))
+
+    add(builds_table(results), qemu_table(results), lost_table(results))
+    if results.notes:
+        blocks.append(["not measured:", *(f"  {note}" for note in results.notes)])
+    for panel in panels(results, "locks"):
+        add(*lock_tables(panel))
+    for panel in panels(results, "icount"):
+        add(instruction_table(panel))
+    for panel in panels(results, "time", "local"):
+        add(throughput_table(panel), shard_table(panel), running_table(panel), latency_table(panel))
+        if full:
+            add(*time_tables(panel), kworkers_table(panel))
+        blocks.append(claim_lines(panel))
+    for sweep in sweeps(results):
+        add(*(sweep_table(sweep, scope) for scope in sweep.scopes))
+    for counted in counted_panels(results, *COUNTED):
+        add(loads_table(counted), *figure_tables(counted), *detail_tables(counted))
+    add(*perf_tables(results), *layout_tables(results))
+    blocks.append(READING + NOT_ALTERNATED if not_alternated(results) else READING)
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+READING = [
+    "A figure is the median over the boots [lowest - highest], or one number where all boots",
+    "agree. A ratio is the ratio of two medians, with its 95 % interval (bootstrap). A word such",
+    f"as 'faster' means that the interval excludes 1; it takes {ENOUGH} boots on either side.",
+]
+NOT_ALTERNATED = [
+    "Kernels that were found running were measured one after the other, not in turn. Whatever else",
+    "changed on the machine in between is in their ratio too.",
+]

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Words and tables for the terminal."""
+
+from collections.abc import Sequence
+
+
+def plural(number: int, what: str) -> str:
+    """As "1 boot", "2 boots", "26 patches"."""
+    end = "" if number == 1 else "es" if what.endswith(("ch", "s")) else "s"
+    return f"{number:,} {what}{end}"
+
+
+def table(rows: Sequence[Sequence[str]], left: Sequence[bool], indent: str = "  ") -> list[str]:
+    """Lines with the rows in columns, the first row being the head; `left` says of each column
+    whether it is read down its left side."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            text.ljust(width) if is_left else text.rjust(width)
+            for text, width, is_left in zip(row, widths, left, strict=True)
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return lines

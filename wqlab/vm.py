@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Boot a kernel in QEMU, run one job of guest/jobs in it, and say how it ended."""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from wqlab.arch import ARCHES, Arch, arch_of
+from wqlab.places import CACHE, ROOT, VENV
+from wqlab.problem import Problem
+from wqlab.results import Verdict
+from wqlab.run import TIMED_OUT, check, run, started
+from wqlab.scenario import (
+    Dump,
+    Scenario,
+    TopologyError,
+    find_scenario,
+    format_cpulist,
+    parse_dump,
+)
+from wqlab.text import plural
+
+CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
+QUIT_LIMIT = 5  # seconds for QEMU to end by itself
+DUMP_LIMIT = 120  # seconds for QEMU to write the memory, and for drgn to read it
+KVM_LIMIT = 20  # seconds for the trial boot under KVM
+
+
+class Lost(Exception):
+    """The guest did not say how it ended."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's build directory (O=)."""
+
+    path: Path
+    arch: Arch
+    release: str
+    modules: tuple[Path, ...]
+
+    @property
+    def has_kunit(self) -> bool:
+        config = self.path / ".config"
+        return config.is_file() and "\nCONFIG_KUNIT=y\n" in config.read_text()
+
+    @property
+    def image(self) -> Path:
+        return self.path / self.arch.image
+
+
+def find_kernel(path: Path) -> Kernel:
+    arch = arch_of(path)
+    if not arch:
+        images = " or ".join(arch.image for arch in ARCHES)
+        raise Problem(f"{path} is not a kernel's build directory: it has no {images}")
+    release = path / "include/config/kernel.release"
+    return Kernel(
+        path=path,
+        arch=arch,
+        release=release.read_text().strip() if release.is_file() else "unknown",
+        modules=tuple(sorted([*path.glob("kernel/*.ko"), *path.glob("lib/*.ko")])),
+    )
+
+
+def named_kernel(text: str) -> tuple[str, Kernel]:
+    """The value NAME=DIR of an option."""
+    name, equals, path = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=DIR")
+    try:
+        return name, find_kernel(Path(path))
+    except Problem as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class Record:
+    """How one boot went; record.json holds the same."""
+
+    scenario: str
+    job: str
+    verdict: Verdict
+    reason: str
+    seconds: float
+    accel: str
+    release: str
+    command: list[str]
+    lines: list[str]  # what the job printed
+    tail: list[str]  # the end of the console when the guest is lost
+    dump: Dump | None  # what wq_dump.py showed
+
+
+def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:
+    """An initramfs (newc) of {path: (mode, content)}."""
+    out = bytearray()
+    for inode, (name, (mode, data)) in enumerate([*files.items(), ("TRAILER!!!", (0, b""))], 1):
+        fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+        out += b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+        out += bytes(-len(out) % 4) + data
+        out += bytes(-len(out) % 4)
+    return bytes(out)
+
+
+def initramfs(kernel: Kernel, commands: str) -> bytes:
+    """Busybox, guest/, the kernel's modules and the job's input."""
+    busybox = shutil.which("busybox")
+    if not busybox:
+        raise Problem("no busybox: install busybox-static")
+    directory, program, plain = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o755, stat.S_IFREG | 0o644
+    files: dict[str, tuple[int, bytes]] = {
+        name: (directory, b"") for name in ("bin", "dev", "proc", "sys", "jobs", "modules")
+    }
+    files["bin/busybox"] = (program, Path(busybox).read_bytes())
+    files["bin/sh"] = (stat.S_IFLNK | 0o777, b"busybox")
+    for path in sorted((ROOT / "guest").rglob("*")):
+        if path.is_file():
+            mode = program if os.access(path, os.X_OK) else plain
+            files[str(path.relative_to(ROOT / "guest"))] = (mode, path.read_bytes())
+    for module in kernel.modules:
+        files[f"modules/{module.name}"] = (plain, module.read_bytes())
+    if commands:
+        files["input"] = (plain, commands.encode())
+    return cpio(files)
+
+
+def qemu_command(
+    kernel: Kernel, scenario: Scenario, accel: str, append: str, out: Path, ports: tuple[int, int]
+) -> list[str]:
+    arch = kernel.arch
+    smp = ",".join(f"{level}={count}" for level, count in scenario.smp.items())
+    command = [arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    command += ["-machine", arch.machine, "-cpu", arch.cpu, "-accel", accel]
+    command += ["-smp", f"{scenario.cpus},{smp}", "-m", f"{scenario.memory}M"]
+    if scenario.icount is not None:
+        command += ["-icount", f"shift={scenario.icount},sleep=off"]
+    share = scenario.memory // len(scenario.memory_nodes)
+    for node, cpus in enumerate(scenario.nodes):
+        options = [f"node,nodeid={node}"]
+        options += [f"cpus={span}" for span in format_cpulist(cpus).split(",") if span]
+        if node in scenario.memory_nodes:
+            command += ["-object", f"memory-backend-ram,id=ram{node},size={share}M"]
+            options.append(f"memdev=ram{node}")
+        command += ["-numa", ",".join(options)]
+    command += ["-kernel", str(kernel.image), "-initrd", str(out / "initramfs.cpio")]
+    command += ["-append", append]
+    command += ["-serial", f"file:{out / 'console.log'}"]
+    command += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=verdict,fd={ports[0]}"]
+    command += ["-device", "virtserialport,chardev=verdict,name=verdict"]
+    command += ["-chardev", f"socket,id=qmp,fd={ports[1]}", "-mon", "chardev=qmp,mode=control"]
+    command += ["-device", "vmcoreinfo"]
+    return command
+
+
+def read_lines(port: socket.socket, deadline: float) -> Iterator[str]:
+    """Whole lines from a port, until the other end closes it; Lost when time is up."""
+    buffer = b""
+    while True:
+        port.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            chunk = port.recv(65536)
+        except TimeoutError:
+            raise Lost("no verdict in time") from None
+        except ConnectionError:
+            return
+        if not chunk:
+            return
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace").rstrip("\r")
+
+
+def dump_memory(port: socket.socket, core: Path) -> None:
+    """Have QEMU write the guest's memory, over QMP."""
+    answers = map(json.loads, read_lines(port, time.monotonic() + DUMP_LIMIT))
+    for name, arguments in (
+        ("qmp_capabilities", {}),
+        ("dump-guest-memory", {"paging": False, "protocol": f"file:{core}"}),
+    ):
+        port.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())
+        answer = next((answer for answer in answers if answer.keys() & {"return", "error"}), None)
+        if not answer or "error" in answer:
+            raise Lost(f"QEMU {name}: {answer['error'].get('desc') if answer else 'no answer'}")
+
+
+def follow(
+    port: socket.socket,
+    deadline: float,
+    on_hold: Callable[[], None],
+    on_line: Callable[[str], None],
+) -> tuple[Verdict, str]:
+    """Listen to the guest until its verdict: ("pass", "") or ("fail", reason), or else Lost."""
+    for line in read_lines(port, deadline):
+        if line.startswith("| "):
+            on_line(line[2:])
+        elif line == "hold":
+            on_hold()
+            port.sendall(b"go\n")
+        elif line == "verdict pass":
+            return "pass", ""
+        elif line.startswith("verdict fail "):
+            return "fail", line.removeprefix("verdict fail ")
+        else:
+            raise Lost(f"the guest said {line!r}, which is no verdict")
+    raise Lost("the guest ended without a verdict")
+
+
+def console_tail(out: Path) -> list[str]:
+    """The last lines of the console, free of anything that could upset a terminal."""
+    console = out / "console.log"
+    text = console.read_text(errors="replace") if console.is_file() else ""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x20-\x7e\n\t]", "", text)
+    return text.splitlines()[-CONSOLE_TAIL:]
+
+
+def ended(qemu: subprocess.Popen[bytes], limit: float) -> bool:
+    """Whether QEMU has ended by itself, or does so soon."""
+    try:
+        qemu.wait(limit)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def read_core(kernel: Kernel, core: Path, wq_dump: Path, out: Path) -> Dump:
+    """Run wq_dump.py on a memory dump; its output stays in wq_dump.log."""
+    path = os.pathsep.join(
+        [str(Path(sys.executable).parent), str(VENV / "bin"), os.environ.get("PATH", "")]
+    )
+    drgn = shutil.which("drgn", path=path)
+    if not drgn:
+        raise Problem("no drgn, which reads the kernel's memory: scripts/setup installs it")
+    log, vmlinux = out / "drgn.log", kernel.path / "vmlinux"
+    done = run(
+        ["sh", "-c", 'exec "$@" 2>"$0"', log, drgn, "-c", core, "-s", vmlinux, wq_dump],
+        limit=DUMP_LIMIT,
+        env=os.environ | {"DEBUGINFOD_URLS": ""},
+    )
+    (out / "wq_dump.log").write_text(done.output)
+    if done.status == TIMED_OUT:
+        raise TopologyError(f"drgn took more than {DUMP_LIMIT} s")
+    if done.status:
+        last = (log.read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise TopologyError(f"drgn {wq_dump.name}: {last}")
+    return parse_dump(done.output)
+
+
+def kvm_memo(arch: Arch) -> Path:
+    """Where it is kept whether a boot under KVM has worked; one for each host kernel and CPU."""
+    cpuinfo = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    model = re.findall(r"^(?:vendor_id|model name|stepping|flags)\s*:.*", cpuinfo, re.MULTILINE)
+    host = "\n".join([platform.release(), platform.version(), arch.qemu, *model])
+    return CACHE / "kvm" / hashlib.sha256(host.encode()).hexdigest()[:16]
+
+
+def kvm_works(kernel: Kernel) -> bool:
+    """Whether a boot under KVM was seen to work, which is tried once."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    memo = kvm_memo(kernel.arch)
+    if not memo.is_file():
+        trial = memo.parent / f"trial-{os.getpid()}"
+        single = find_scenario("single")
+        record = boot(kernel, single, "hello", trial, accel="kvm", timeout=KVM_LIMIT)
+        shutil.rmtree(trial)
+        memo.write_text(record.verdict + "\n")
+    return memo.read_text() == "pass\n"
+
+
+def sections(lines: list[str]) -> dict[str, list[str]]:
+    """What a job has printed after each "> NAME" line; no name comes twice."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith("> "):
+            if line[2:] in found:
+                raise Problem(f'the job has printed "{line}" twice')
+            answer = found[line[2:]] = []
+        elif found:
+            answer.append(line)
+    return found
+
+
+def choose_accel(kernel: Kernel, scenario: Scenario) -> str:
+    if scenario.icount is not None:  # which only TCG can count, and only in one thread
+        return "tcg,thread=single"
+    if kvm_works(kernel):
+        return "kvm"
+    cores = len(os.sched_getaffinity(0))
+    return f"tcg,thread={'multi' if scenario.cpus <= cores else 'single'}"
+
+
+def qemu_version(arch: Arch) -> str:
+    """As "QEMU 7.2.22"."""
+    if not shutil.which(arch.qemu):
+        raise Problem(f"no {arch.qemu}: scripts/setup installs it")
+    said = check([arch.qemu, "--version"], wrong="no version of QEMU", limit=30)
+    version = re.search(r"version (\d[\d.]*)", said)
+    return f"QEMU {version[1] if version else 'of unknown version'}"
+
+
+def emulation(kernel: Kernel, scenario: Scenario) -> str:
+    """As "QEMU 7.2.22 tcg,thread=multi, 2 vCPUs"."""
+    shift = "" if scenario.icount is None else f", icount shift={scenario.icount}"
+    accel = choose_accel(kernel, scenario)
+    return f"{qemu_version(kernel.arch)} {accel}{shift}, {plural(scenario.cpus, 'vCPU')}"
+
+
+def boot(
+    kernel: Kernel,
+    scenario: Scenario,
+    job: str,
+    out: Path,
+    *,
+    append: str = "",
+    commands: str = "",
+    timeout: float | None = None,
+    wq_dump: Path | None = None,
+    accel: str | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+) -> Record:
+    """Boot, run the job, write record.json. The guest never outlives this call."""
+    accel = accel or choose_accel(kernel, scenario)
+    out = out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    if not shutil.which(kernel.arch.qemu):
+        raise Problem(f"no {kernel.arch.qemu}: install qemu-system")
+    for name in ("record.json", "console.log", "qemu.log", "wq_dump.log", "core"):
+        (out / name).unlink(missing_ok=True)
+    (out / "initramfs.cpio").write_bytes(initramfs(kernel, commands))
+    core = out / "core"
+    lines: list[str] = []
+    dump = None
+
+    def keep(line: str) -> None:
+        lines.append(line)
+        on_line(line)
+
+    verdict_port, verdict_end = socket.socketpair()
+    qmp_port, qmp_end = socket.socketpair()
+    ends = (verdict_end.fileno(), qmp_end.fileno())
+    boot_args = [kernel.arch.append, "panic=-1", "panic_on_warn=1", f"job={job}"]
+    if kernel.has_kunit and job != "kunit":  # suites at boot take time, and log what they provoke
+        boot_args.append("kunit.enable=0")
+    boot_args += [part for part in (scenario.append, append) if part]
+    command = qemu_command(kernel, scenario, accel, " ".join(boot_args), out, ends)
+    start = time.monotonic()
+    deadline = start + (scenario.timeout if timeout is None else timeout)
+
+    def hold() -> None:
+        if wq_dump:
+            dump_memory(qmp_port, core)
+
+    try:
+        with (out / "qemu.log").open("wb") as log, verdict_port, qmp_port, ExitStack() as stack:
+            with verdict_end, qmp_end:
+                qemu = stack.enter_context(
+                    started(command, stdout=log, stderr=subprocess.STDOUT, pass_fds=ends)
+                )
+            try:
+                verdict, reason = follow(verdict_port, deadline, hold, keep)
+                seconds = time.monotonic() - start
+                if not ended(qemu, QUIT_LIMIT):
+                    verdict, reason = "lost", f"verdict {verdict}, but the guest did not end"
+            except Lost as error:
+                verdict, reason, seconds = "lost", str(error), time.monotonic() - start
+                limit = QUIT_LIMIT if time.monotonic() < deadline else 0
+                if ended(qemu, limit) and qemu.returncode:
+                    said = (out / "qemu.log").read_text(errors="replace").strip().splitlines()
+                    reason = f"QEMU ended with status {qemu.returncode}: {' '.join(said[-1:])}"
+            finally:
+                qemu.kill()  # which is quicker than the end that started() gives it
+        if verdict == "pass" and wq_dump:
+            try:
+                dump = read_core(kernel, core, wq_dump, out)
+            except TopologyError as error:
+                verdict, reason = "fail", str(error)
+    finally:
+        core.unlink(missing_ok=True)
+    record = Record(
+        scenario=scenario.name,
+        job=job,
+        verdict=verdict,
+        reason=reason,
+        seconds=round(seconds, 1),
+        accel=accel,
+        release=kernel.release,
+        command=command,
+        lines=lines,
+        tail=console_tail(out) if verdict == "lost" else [],
+        dump=dump,
+    )
+    text = json.dumps(asdict(record), default=format_cpulist, indent=1)
+    (out / "record.json").write_text(text + "\n")
+    return record
