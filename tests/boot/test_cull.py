@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Workers that are culled while they are woken up, with KASAN and lockdep.
-
-Needs a kernel with configs/debug, configs/kasan and tests/culling.diff.
-"""
+"""Workers that are culled while they are woken up, with KASAN and lockdep."""
 
 import pytest
-from conftest import Boot
-from wqboot import Record
+from needs import CULLING, Boot, Kernel
+
+from wqlab.vm import Record
 
 # A pool without progress for ten seconds is a panic, and so is any warning.
-BOOT = Boot("nodes-2", "cull", append="workqueue.watchdog_thresh=10 workqueue.panic_on_stall=1")
+BOOT = Boot(
+    "nodes-2",
+    "cull",
+    Kernel("find", diff=CULLING),
+    append="workqueue.watchdog_thresh=10 workqueue.panic_on_stall=1",
+)
 
 
-@pytest.mark.boot(BOOT)
+@pytest.mark.needs(BOOT)
 def test_culling(record: Record) -> None:
     said = dict(line.split(" ", 1) for line in record.lines)
     if "skipped" in said:

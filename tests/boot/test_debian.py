@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""test_workqueue on Debian's own kernel, which has no cache_shard scope. Needs the kernel of
-scripts/debian.
+"""test_workqueue on Debian's own kernel, which has no cache_shard scope.
 
 Seen failing: with a module that reports a scope which is missing as an error, and with one that
 doesn't see that this kernel took cache_shard for cache.
 """
 
 import pytest
-from conftest import Boot
+from needs import Boot, DebianKernel
 from test_module import CPUS, MACHINE, MODES, SCOPES, one, rows, run
-from wqboot import Record, sections
+
+from wqlab.vm import Record, sections
 
 LACKING = "cache_shard"
 STOCK = [scope for scope in SCOPES if scope != LACKING]
@@ -17,7 +17,9 @@ LOAD = "load items=200"
 ONLY_LACKING = f"run scopes={LACKING}"
 RUNS = {LOAD: "serial"} | {f"{run(mode)} scopes={','.join(SCOPES)}": mode for mode in MODES}
 COMMANDS = [*RUNS, ONLY_LACKING, "results", "unload"]
-pytestmark = pytest.mark.boot(Boot(MACHINE.name, "module", commands="\n".join([*COMMANDS, ""])))
+pytestmark = pytest.mark.needs(
+    Boot(MACHINE.name, "module", DebianKernel(), commands="\n".join([*COMMANDS, ""]))
+)
 
 MISSING = f"kernel test_workqueue: scope={LACKING} missing"
 

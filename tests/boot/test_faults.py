@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The test_workqueue module when allocations fail. Needs a kernel with configs/fault; with
-KASAN, too, it takes minutes.
+"""The test_workqueue module when allocations fail.
 
 Seen failing: with a run that is not freed when it cannot be made, and with parameters that
 are not freed when loading fails.
 """
 
 import pytest
-from conftest import Boot
-from wqboot import Record
+from needs import FIND, Boot
+
+from wqlab.vm import Record
 
 
-@pytest.mark.boot(Boot("bench-2", "faults", timeout=900))
+@pytest.mark.needs(Boot("bench-2", "faults", FIND, timeout=900))
 def test_failed_allocations_leave_nothing(record: Record) -> None:
     for line in record.lines:
         if line.startswith("skipped"):

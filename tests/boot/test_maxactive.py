@@ -5,10 +5,11 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 """
 
 import pytest
-from conftest import ROOT, Boot
-from wqboot import Record
-from wqpeaks import MACHINES, commands, peaks, table
-from wqtopology import Scenario, load_scenario, parse_cpulist
+from needs import Boot
+
+from wqlab.counts.peaks import MACHINES, commands, peaks
+from wqlab.scenario import Scenario, find_scenario, parse_cpulist
+from wqlab.vm import Record
 
 each_machine = pytest.mark.parametrize(
     "scenario",
@@ -16,9 +17,9 @@ each_machine = pytest.mark.parametrize(
         pytest.param(
             scenario,
             id=scenario.name,
-            marks=pytest.mark.boot(Boot(scenario.name, "maxactive", commands=commands(scenario))),
+            marks=pytest.mark.needs(Boot(scenario.name, "maxactive", commands=commands(scenario))),
         )
-        for scenario in (load_scenario(ROOT / f"scenarios/{name}.toml") for name in MACHINES)
+        for scenario in map(find_scenario, MACHINES)
     ],
 )
 
@@ -26,9 +27,12 @@ each_machine = pytest.mark.parametrize(
 @each_machine
 def test_peaks(record: Record, scenario: Scenario) -> None:
     found = peaks(scenario, record.lines)
-    wrong = {cell: peak for cell, peak in found.items() if peak != cell.wanted}
-    shown = table({cell: [peak] for cell, peak in found.items()})
-    assert not wrong, "\n".join(["peaks, * is not what is wanted", *shown])
+    wrong = [
+        f"{cell.labels}: {peak}, not {cell.wanted}"
+        for cell, peak in found.items()
+        if peak != cell.wanted
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @each_machine

@@ -14,11 +14,12 @@ import csv
 import re
 
 import pytest
-from conftest import ROOT, Boot
-from wqboot import Record, sections
-from wqtopology import load_scenario
+from needs import FIND, TEST, Boot, Kernel
 
-MACHINE = load_scenario(ROOT / "scenarios/bench-2.toml")
+from wqlab.scenario import find_scenario
+from wqlab.vm import Record, sections
+
+MACHINE = find_scenario("bench-2")
 CPUS = MACHINE.cpus
 SCOPES = ["cpu", "smt", "cache_shard", "cache", "numa", "system"]
 MODES = {
@@ -32,7 +33,8 @@ LATENCIES = ["p50", "p90", "p95", "p99", "p999", "max"]
 SECOND = 1.0  # within which a run must have ended
 DEBUG_SECONDS = 5.0  # the same in an emulated kernel with lockdep and KASAN
 DEBUG_TIMEOUT = 900  # of a boot, there
-CYCLES = 200
+CYCLES = {TEST: 200, FIND: 50}  # one takes half a second on the slow kernel
+KERNELS = [TEST, FIND]
 # What takes long to end: a queue full of items that sleep or spin, one at a time.
 ENDLESS = {
     "serial": "items=100000000",
@@ -42,6 +44,8 @@ ENDLESS = {
     "chain": "mode=chain items=100000000",
     "warmup": "items=1 warmup=100000000",
 }
+
+FOUND = ("burst", "sleep")  # on the slow kernel that finds mistakes; in the tier full, all
 
 BAD = {
     "scopes=": "a comma-separated list of",
@@ -87,10 +91,25 @@ def rows(lines: list[str]) -> list[dict[str, str]]:
     return [dict(word.split("=") for word in line.split()) for line in found]
 
 
-def boot(*commands: str) -> pytest.MarkDecorator:
-    return pytest.mark.boot(
-        Boot(MACHINE.name, "module", commands="\n".join([*commands, ""]), timeout=DEBUG_TIMEOUT)
+@pytest.fixture
+def record(record: Record, kernel: Kernel) -> Record:
+    return record
+
+
+def on(kernel: Kernel, *commands: str) -> pytest.MarkDecorator:
+    """The boot of one kernel."""
+    given = "\n".join([*commands, ""])
+    return pytest.mark.needs(
+        Boot(MACHINE.name, "module", kernel, commands=given, timeout=DEBUG_TIMEOUT)
     )
+
+
+def boot(*commands: str) -> pytest.MarkDecorator:
+    """A boot of each kernel."""
+    kernels = [
+        pytest.param(kernel, id=kernel.flavour, marks=on(kernel, *commands)) for kernel in KERNELS
+    ]
+    return pytest.mark.parametrize("kernel", kernels)
 
 
 def run(mode: str) -> str:
@@ -252,8 +271,20 @@ def end(words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [pytest.param(words, id=name, marks=boot(*end(words))) for name, words in ENDLESS.items()],
+    ("words", "kernel"),
+    [
+        pytest.param(
+            words,
+            kernel,
+            id=f"{name}-{kernel.flavour}",
+            marks=[
+                on(kernel, *end(words)),
+                pytest.mark.tier("test" if kernel == TEST or name in FOUND else "full"),
+            ],
+        )
+        for name, words in ENDLESS.items()
+        for kernel in KERNELS
+    ],
 )
 def test_end(record: Record, words: str) -> None:
     killed, loaded, started, stopped, again, second, unloaded = sections(record.lines).values()
@@ -270,10 +301,20 @@ def test_end(record: Record, words: str) -> None:
         assert not [line for line in lines if line.startswith("left")]
 
 
-@boot(f"cycles {CYCLES} items=2 scopes=cache", "load items=1 scopes=cache")
-def test_cycles(record: Record) -> None:
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(
+            kernel,
+            id=kernel.flavour,
+            marks=on(kernel, f"cycles {number} items=2 scopes=cache", "load items=1 scopes=cache"),
+        )
+        for kernel, number in CYCLES.items()
+    ],
+)
+def test_cycles(record: Record, kernel: Kernel) -> None:
     cycles, loaded = sections(record.lines).values()
-    assert one(cycles, "result") == str(CYCLES)
-    assert len(rows(cycles)) == CYCLES
+    assert one(cycles, "result") == str(CYCLES[kernel])
+    assert len(rows(cycles)) == CYCLES[kernel]
     assert not [line for line in cycles if line.startswith("left")]
     assert one(loaded, "result") == "ok"

@@ -8,11 +8,12 @@ takes "cachefoo" and "smt2" for the scopes that they start with.
 from dataclasses import dataclass
 
 import pytest
-from conftest import ROOT, Boot
-from wqboot import Record
-from wqtopology import SHARD_SIZE, Pods, format_pods, load_scenario, parse_cpulist
+from needs import Boot
 
-MACHINE = load_scenario(ROOT / "scenarios/one-llc-12.toml")
+from wqlab.scenario import SHARD_SIZE, Pods, find_scenario, format_pods, parse_cpulist
+from wqlab.vm import Record
+
+MACHINE = find_scenario("one-llc-12")
 EVERYWHERE = frozenset(range(MACHINE.cpus))
 DEFAULT = "cache_shard"
 
@@ -20,10 +21,6 @@ PARAMETERS = "/sys/module/workqueue/parameters"
 SIZE = f"{PARAMETERS}/cache_shard_size"
 DEFAULT_SCOPE = f"{PARAMETERS}/default_affinity_scope"
 SCOPE = "/sys/devices/virtual/workqueue/writeback/affinity_scope"
-
-BAD_SIZES = ["0", "-1", "abc", "99999999999", "", "2147483648", "8x"]
-GOOD_SIZES = [4, 1, 1000]
-BAD_SCOPES = ["cachefoo", "default", "smt2", "", "cach", "cache_shards"]
 
 
 def confined(line: str) -> list[str]:
@@ -43,79 +40,79 @@ def answer(record: Record, start: str) -> str:
     return lines[0]
 
 
-def at_boot(append: str, scope: str, *values: object, name: str) -> object:
-    """Arguments of a test that boots with these parameters and looks at the pods of a scope."""
-    boot = Boot(MACHINE.name, "params", append=append, commands=f"pods {scope}\n")
-    return pytest.param(*values, id=name or "empty", marks=pytest.mark.boot(boot))
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        at_boot(f"workqueue.cache_shard_size={value}", "cache_shard", value, name=value)
-        for value in BAD_SIZES
-    ],
-)
-def test_bad_size_at_boot(record: Record, value: str) -> None:
-    message = (
-        f'workqueue: cache_shard_size: "{value}" is not a number of cores from 1 to 2147483647'
+# One boot for each pair: what is given, with None a parameter without "=", and whether it is good.
+# They show the way that a value takes at boot, before there are pods: that it counts, that the
+# kernel says what is wrong with it, and that a bad one leaves the default and the other parameter
+# as they are. Which values are good is the parsers' part: KUnit's scope_names_match_exactly,
+# bogus_default_scope_changes_nothing and bogus_shard_size_changes_nothing have each kind of wrong
+# value, and WRITES below sends good and bad ones through the same two functions.
+SIZES = [("99999999999", False), ("", False), (None, False), ("4", True), ("1000", True)]
+SCOPES = [
+    ("cachefoo", False),
+    ("Cache_Shard", True),
+    ("default", False),
+    ("", False),
+    ("numa", True),
+]
+AT_BOOT = [
+    pytest.param(
+        size,
+        scope,
+        id=f"{size[0]}-{scope[0]}",
+        marks=pytest.mark.needs(
+            Boot(
+                MACHINE.name,
+                "params",
+                append="workqueue.cache_shard_size"
+                + ("" if size[0] is None else f"={size[0]}")
+                + f" workqueue.default_affinity_scope={scope[0]}",
+                commands="pods cache_shard\npods default\n",
+            )
+        ),
     )
-    assert f"kernel {message}, keeping {SHARD_SIZE}" in record.lines
-    assert f"param cache_shard_size {SHARD_SIZE}" in record.lines
-    assert confined(answer(record, "pods")) == pools(MACHINE.shards(SHARD_SIZE))
+    for size, scope in zip(SIZES, SCOPES, strict=True)
+]
 
 
-@pytest.mark.boot(
-    Boot(MACHINE.name, "params", append="workqueue.cache_shard_size", commands="pods cache_shard\n")
-)
-def test_no_size_at_boot(record: Record) -> None:
-    assert any(line.startswith("kernel ") and "cache_shard_size" in line for line in record.lines)
-    assert f"param cache_shard_size {SHARD_SIZE}" in record.lines
-    assert confined(answer(record, "pods")) == pools(MACHINE.shards(SHARD_SIZE))
+def said_of(record: Record, name: str) -> list[str]:
+    """What the kernel said about a parameter."""
+    return [line for line in record.lines if line.startswith("kernel ") and name in line]
 
 
-@pytest.mark.parametrize(
-    "size",
-    [
-        at_boot(f"workqueue.cache_shard_size={size}", "cache_shard", size, name=str(size))
-        for size in GOOD_SIZES
-    ],
-)
-def test_good_size_at_boot(record: Record, size: int) -> None:
-    assert not [line for line in record.lines if line.startswith("kernel ") and "shard" in line]
-    assert f"param cache_shard_size {size}" in record.lines
-    assert confined(answer(record, "pods")) == pools(MACHINE.shards(size))
+@pytest.mark.parametrize(("size", "scope"), AT_BOOT)
+def test_size_at_boot(
+    record: Record, size: tuple[str | None, bool], scope: tuple[str, bool]
+) -> None:
+    value, good = size
+    now = int(value) if value and good else SHARD_SIZE
+    said = said_of(record, "cache_shard_size")
+    if good:
+        assert not said
+    elif value is None:
+        assert said
+    else:
+        message = f'cache_shard_size: "{value}" is not a number of cores from 1 to 2147483647'
+        assert f"kernel workqueue: {message}, keeping {SHARD_SIZE}" in said
+    assert f"param cache_shard_size {now}" in record.lines
+    assert confined(answer(record, "pods cache_shard ")) == pools(MACHINE.shards(now))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        at_boot(f"workqueue.default_affinity_scope={value}", "default", value, name=value)
-        for value in BAD_SCOPES
-    ],
-)
-def test_bad_scope_at_boot(record: Record, value: str) -> None:
-    message = (
-        f'workqueue: default_affinity_scope: "{value}" is not an affinity scope, keeping {DEFAULT}'
-    )
-    assert f"kernel {message}" in record.lines
-    assert f"param default_affinity_scope {DEFAULT}" in record.lines
-    assert confined(answer(record, "pods")) == pools(MACHINE.pods[DEFAULT])
-
-
-@pytest.mark.parametrize(
-    ("value", "scope"),
-    [
-        at_boot(
-            f"workqueue.default_affinity_scope={value}", "default", value, value.lower(), name=value
-        )
-        for value in [*MACHINE.pods, "Cache_Shard"]
-    ],
-)
-def test_good_scope_at_boot(record: Record, value: str, scope: str) -> None:
-    assert not [line for line in record.lines if line.startswith("kernel ") and "scope" in line]
-    assert f"param default_affinity_scope {scope}" in record.lines
-    assert confined(answer(record, "pods")) == pools(MACHINE.pods[scope])
+@pytest.mark.parametrize(("size", "scope"), AT_BOOT)
+def test_scope_at_boot(
+    record: Record, size: tuple[str | None, bool], scope: tuple[str, bool]
+) -> None:
+    value, good = scope
+    now = value.lower() if good else DEFAULT
+    said = said_of(record, "default_affinity_scope")
+    if good:
+        assert not said
+    else:
+        message = f'default_affinity_scope: "{value}" is not an affinity scope, keeping {DEFAULT}'
+        assert f"kernel workqueue: {message}" in said
+    assert f"param default_affinity_scope {now}" in record.lines
+    shard_size = int(size[0]) if size[0] and size[1] else SHARD_SIZE
+    pods = MACHINE.shards(shard_size) if now == "cache_shard" else MACHINE.pods[now]
+    assert confined(answer(record, "pods default ")) == pools(pods)
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ AT_RUN_TIME = Boot(MACHINE.name, "params", commands=commands())
         for index, write in enumerate(WRITES)
     ],
 )
-@pytest.mark.boot(AT_RUN_TIME)
+@pytest.mark.needs(AT_RUN_TIME)
 def test_write_at_run_time(record: Record, index: int) -> None:
     write = WRITES[index]
     starts = [i for i, line in enumerate(record.lines) if line.startswith("write ")]

@@ -11,23 +11,31 @@ LLC) or gets the spread wrong (one-llc-12 with shards of 4 cores).
 """
 
 import pytest
-from conftest import ROOT, Boot
-from wqboot import Record
-from wqtopology import SCOPES, Scenario, format_pods, load_scenario, parse_cpulist
+from needs import Boot
+
+from wqlab.places import ROOT
+from wqlab.scenario import SCOPES, Scenario, format_pods, load_scenario, parse_cpulist
+from wqlab.vm import Record
 
 MACHINES = [
     scenario
-    for path in sorted((ROOT / "scenarios").glob("*.toml"))
+    for path in sorted((ROOT / "scenarios").glob("*"))
     if (scenario := load_scenario(path)).pods
 ]
+
+QUICK = "one-llc-12"  # before each commit
+# CPUs. Larger machines are for --tier full: KUnit's shards_of_real_machines has the shards of
+# their kinds, and setup_of_4096_cpus_is_cheap masks of many words.
+LARGE = 44
 
 
 def machine(scenario: Scenario, *values: object) -> object:
     """One set of arguments of a test, with the boot that it needs."""
     name = "-".join([scenario.name, *map(str, values)])
-    return pytest.param(
-        scenario, *values, id=name, marks=pytest.mark.boot(Boot(scenario.name, "pods"))
-    )
+    large = [pytest.mark.tier("full")] if scenario.cpus > LARGE else []
+    quick = [pytest.mark.tier("quick")] if scenario.name == QUICK else []
+    boot = pytest.mark.needs(Boot(scenario.name, "pods"))
+    return pytest.param(scenario, *values, id=name, marks=[boot, *large, *quick])
 
 
 each_scope = pytest.mark.parametrize(
@@ -38,7 +46,7 @@ each_machine = pytest.mark.parametrize("scenario", [machine(scenario) for scenar
 
 @each_scope
 def test_pods_in_memory(record: Record, scenario: Scenario, scope: str) -> None:
-    assert scope in record.dump.pods, f"the kernel has no scope {scope}"
+    assert record.dump and scope in record.dump.pods, f"the kernel has no scope {scope}"
     assert format_pods(record.dump.pods[scope]) == format_pods(scenario.pods[scope])
 
 
@@ -57,7 +65,7 @@ def test_strict_workers(record: Record, scenario: Scenario, scope: str) -> None:
 def test_default_scope(record: Record, scenario: Scenario) -> None:
     """It is the default, and each CPU's work really goes to the pool of its pod in it."""
     assert f"default {scenario.default}" in record.lines
-    assert record.dump.default == scenario.default
+    assert record.dump and record.dump.default == scenario.default
     pods = scenario.pods[scenario.default]
     for cpu, pool in enumerate(record.dump.pool_of["writeback"]):
         assert format_pods((record.dump.pools[pool],)) == format_pods(
@@ -70,6 +78,6 @@ def test_pod_nodes(record: Record, scenario: Scenario) -> None:
     """A pod within a node takes its memory from there."""
     nodes = {cpu: node for node, cpus in enumerate(scenario.nodes) for cpu in cpus}
     for scope in ("cpu", "smt", "cache", "cache_shard", "numa"):
-        assert scope in record.dump.pods, f"the kernel has no scope {scope}"
+        assert record.dump and scope in record.dump.pods, f"the kernel has no scope {scope}"
         for pod, node in zip(record.dump.pods[scope], record.dump.nodes[scope], strict=True):
             assert {nodes[cpu] for cpu in pod} == {node}, f"{scope} {format_pods((pod,))}"

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """wqtorture, left alone and disturbed from outside.
 
-Each runs for --torture-secs. Work is taken for stuck after a second without progress, or
-after ten on a kernel that looks for mistakes, which is many times slower.
+Work is taken for stuck after a second without progress, or after ten on a kernel that
+checks for mistakes, which is many times slower.
 
 Seen failing: against a kernel that shares max_active out to the nodes.
 """
 
 import pytest
-from conftest import ROOT, Boot
-from wqboot import Record
-from wqtopology import load_scenario
+from needs import FIND, KCSAN, TEST, Boot, Kernel
+
+from wqlab.scenario import find_scenario
+from wqlab.vm import Record
 
 DISTURBANCES = ("sysfs", "cpumask", "hotplug", "freeze")
 RUNS = {
@@ -20,36 +21,46 @@ RUNS = {
     "nodes-4-disturbed": DISTURBANCES,
     "nodes-4-cpuless-disturbed": DISTURBANCES,
 }
-SLOW = ("CONFIG_PROVE_LOCKING=y", "CONFIG_KASAN=y", "CONFIG_KCSAN=y")
+# Seconds for each run, without --torture-secs
+SECS = {TEST: 20, FIND: 10}
+FULL_SECS = 60
+ONLY_FULL = [Kernel("debug"), KCSAN]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    path, secs = (metafunc.config.getoption(name) for name in ("--kernel", "--torture-secs"))
-    config = (path / ".config").read_text() if path else ""
-    stall_ms = 10000 if any(symbol in config for symbol in SLOW) else 1000
+    full = metafunc.config.getoption("--tier") == "full"
+    given = metafunc.config.getoption("--torture-secs")
     runs = []
-    for name, disturb in RUNS.items():
-        machine = name.removesuffix("-disturbed")
-        # shares are those of nodes that have all of their CPUs all the time
-        append = f"torture.secs={secs} torture.args=fair={int(not disturb)},stall_ms={stall_ms}"
-        if disturb:
-            append += f" torture.disturb={','.join(disturb)}"
-        timeout = 2 * load_scenario(ROOT / f"scenarios/{machine}.toml").timeout + 2 * secs
-        boot = Boot(machine, "torture", append=append, timeout=timeout)
-        runs.append(pytest.param(disturb, id=name, marks=pytest.mark.boot(boot)))
-    metafunc.parametrize("disturb", runs)
+    for kernel in [*SECS, *ONLY_FULL]:
+        secs = given or (FULL_SECS if full else SECS.get(kernel, FULL_SECS))
+        stall_ms = 1000 if kernel == TEST else 10000
+        for name, disturb in RUNS.items():
+            machine = name.removesuffix("-disturbed")
+            # shares are those of nodes that have all of their CPUs all the time
+            append = f"torture.secs={secs} torture.args=fair={int(not disturb)},stall_ms={stall_ms}"
+            if disturb:
+                append += f" torture.disturb={','.join(disturb)}"
+            timeout = 2 * find_scenario(machine).timeout + 2 * secs
+            marks = [pytest.mark.needs(Boot(machine, "torture", kernel, append, timeout=timeout))]
+            if kernel in ONLY_FULL:
+                marks.append(pytest.mark.tier("full"))
+            # What they are counted over takes most of a minute where all is slow.
+            shares = not disturb and (kernel == TEST or secs >= FULL_SECS)
+            run_id = f"{name}-{kernel.flavour}"
+            runs.append(pytest.param(disturb, shares, id=run_id, marks=marks))
+    metafunc.parametrize(("disturb", "shares"), runs)
 
 
-def test_torture(record: Record, disturb: tuple[str, ...]) -> None:
+def test_torture(record: Record, disturb: tuple[str, ...], shares: bool) -> None:
     *_, stats, end = (line for line in record.lines if line.startswith("wqtorture:"))
     assert "End of test: SUCCESS" in end
     number = dict(word.split("=") for word in stats.split()[1:])
     assert number["errors"] == "0"
-    scenario = load_scenario(ROOT / f"scenarios/{record.scenario}.toml")
+    scenario = find_scenario(record.scenario)
     assert int(number["nodes"]) == len([cpus for cpus in scenario.nodes if cpus])
     wanted = {"items", "cancelled", "limits", "meetings", "created"}
     wanted |= {"frozen"} if "freeze" in disturb else set()
-    wanted |= set() if disturb else {"shares"}
+    wanted |= {"shares"} if shares else set()
     assert not {name for name in wanted if int(number[name]) < 1}
     counts = [line.split()[1:] for line in record.lines if line.startswith("disturbed ")]
     assert [word for word, count in counts if int(count) > 0] == list(disturb)

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0
 """No worker is woken up with a pool->lock held, by what a traced boot shows.
 
-Needs a kernel with configs/debug. Seen failing: against stock 6.12 and the series without
+Seen failing: against stock 6.12 and the series without
 its last patches.
 """
 
 import pytest
-from conftest import Boot
-from wqboot import Record, sections
-from wqwakeups import APPEND, wq_wakeups
+from needs import FIND, Boot
 
-BOOT = Boot("nodes-2", "wakeups", append=APPEND)
+from wqlab.counts.wakeups import APPEND, wq_wakeups
+from wqlab.vm import Record, sections
+
+BOOT = Boot("nodes-2", "wakeups", FIND, append=APPEND)
 LOADS = ["suite", "serial", "burst", "limited", "chain", "fanout", "sleep"]
 # Takes a worker that is idle while there is work for it and that nobody has picked: what goes
 # wrong without this wakeup has not been seen.
 UNREACHABLE = {"rescuer leaves"}
 
 
-@pytest.mark.boot(BOOT)
+@pytest.mark.needs(BOOT)
 @pytest.mark.parametrize("name", LOADS)
 def test_no_wakeup_is_under_a_lock(record: Record, name: str) -> None:
     for line in record.lines:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What scripts/boot makes of a guest, with a stand-in for QEMU.
+"""What a boot makes of a guest, with a stand-in for QEMU.
 
 Seen failing: with follow() taking an unfinished last line for a whole one
 (truncated), a prefix for a verdict ("verdict passed", "| verdict pass"), end of
 file for a pass (death), without its deadline (silence), and without the kill at
-the end of boot() and setpriv (a QEMU that stays behind).
+the end of boot() and setpriv (a QEMU that stays behind), and with KUnit left on, or
+off where it is the job.
 """
 
 import json
@@ -17,10 +18,14 @@ import time
 from pathlib import Path
 
 import pytest
-import wqboot
-from conftest import ROOT
-from wqboot import BootError, Kernel, Record, boot, cpio, find_kernel
-from wqtopology import load_scenario
+
+from wqlab import vm
+from wqlab.places import ROOT
+from wqlab.problem import Problem
+from wqlab.scenario import find_scenario
+from wqlab.vm import Kernel, Record, boot, cpio, find_kernel
+
+BOOT = [sys.executable, "-m", "wqlab", "boot"]
 
 FAKE = """#!{python}
 import os, sys, time
@@ -63,7 +68,7 @@ def qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def start(kernel: Kernel, timeout: float = 20, **more: object) -> Record:
-    single = load_scenario(ROOT / "scenarios/single.toml")
+    single = find_scenario("single")
     return boot(kernel, single, "hello", kernel.path / "out", timeout=timeout, accel="tcg", **more)
 
 
@@ -81,6 +86,23 @@ def test_pass(kernel: Kernel, qemu) -> None:
     assert (record.verdict, record.reason, record.lines) == ("pass", "", ["one", "two"])
     assert record.release == "6.12.0"
     assert json.loads((kernel.path / "out/record.json").read_text())["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("config", "job", "quiet"),
+    [
+        ("CONFIG_SMP=y\nCONFIG_KUNIT=y\n", "hello", True),
+        ("CONFIG_SMP=y\nCONFIG_KUNIT=y\n", "kunit", False),
+        ("CONFIG_SMP=y\nCONFIG_KUNIT=m\n", "hello", False),
+    ],
+)
+def test_suites_run_where_they_are_wanted(
+    kernel: Kernel, qemu, config: str, job: str, quiet: bool
+) -> None:
+    qemu(r'say("verdict pass\n")')
+    (kernel.path / ".config").write_text(config)
+    record = boot(kernel, find_scenario("single"), job, kernel.path / "out", accel="tcg")
+    assert ("kunit.enable=0" in " ".join(record.command)) == quiet
 
 
 def test_fail(kernel: Kernel, qemu) -> None:
@@ -130,14 +152,14 @@ def test_silence(kernel: Kernel, qemu, text: str) -> None:
 def test_endless(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest that prints for ever has a limit, too."""
     pid = qemu(r'while True: say("| one\n"); time.sleep(0.01)')
-    monkeypatch.setattr(wqboot, "QUIT_LIMIT", 0.1)
+    monkeypatch.setattr(vm, "QUIT_LIMIT", 0.1)
     assert start(kernel, timeout=1).verdict == "lost"
     assert not alive(pid)
 
 
 def test_verdict_but_no_end(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = qemu(r'say("verdict pass\n"); time.sleep(60)')
-    monkeypatch.setattr(wqboot, "QUIT_LIMIT", 0.1)
+    monkeypatch.setattr(vm, "QUIT_LIMIT", 0.1)
     assert start(kernel).verdict == "lost"
     assert not alive(pid)
 
@@ -156,7 +178,7 @@ def test_failed_dump(kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.M
         r"""say("hold\n"); os.write(qmp, b'{"return": {}}\n{"error": {"desc": "no space"}}\n');"""
         r'os.read(port, 3); say("verdict pass\n")'
     )
-    monkeypatch.setattr(wqboot, "QUIT_LIMIT", 0.1)
+    monkeypatch.setattr(vm, "QUIT_LIMIT", 0.1)
     record = start(kernel, wq_dump=tmp_path / "wq_dump.py")
     assert (record.verdict, record.reason) == ("lost", "QEMU dump-guest-memory: no space")
     assert not (kernel.path / "out/core").exists()
@@ -164,11 +186,11 @@ def test_failed_dump(kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupted(kernel: Kernel, qemu, tmp_path: Path, number: signal.Signals) -> None:
-    """However scripts/boot ends, QEMU ends with it."""
+    """However `wqlab boot` ends, QEMU ends with it."""
     pid = qemu(r'say("| one\n"); time.sleep(60)')
     process = subprocess.Popen(
         [
-            ROOT / "scripts/boot",
+            *BOOT,
             "--kernel",
             kernel.path,
             "--scenario",
@@ -176,6 +198,7 @@ def test_interrupted(kernel: Kernel, qemu, tmp_path: Path, number: signal.Signal
             "--out",
             tmp_path / "out",
         ],
+        cwd=ROOT,
         env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
         stdout=subprocess.PIPE,
     )
@@ -192,8 +215,9 @@ def test_interrupted(kernel: Kernel, qemu, tmp_path: Path, number: signal.Signal
 
 def run(*args: object, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [ROOT / "scripts/boot", *map(str, args)],
+        [*BOOT, *map(str, args)],
         check=False,
+        cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -224,12 +248,14 @@ def test_errors(kernel: Kernel, tmp_path: Path) -> None:
     """One line each, and no success."""
     for args, error in (
         (["--kernel", tmp_path, "--scenario", "single"], "is not a kernel's build directory"),
-        (["--kernel", kernel.path, "--scenario", "nowhere"], "nowhere.toml: No such file"),
+        (["--kernel", kernel.path, "--scenario", "nowhere"], "no machine 'nowhere' in scenarios/"),
+        (["--kernel", kernel.path, "--scenario", "single", "--job", "x"], "no job 'x'"),
+        (["--kernel", kernel.path], "required: --scenario"),
     ):
         result = run(*args)
         assert result.returncode == 2
-        assert error in result.stderr
-        assert len(result.stderr.splitlines()) == 1
+        assert not result.stdout
+        assert error in result.stderr.splitlines()[-1]
 
 
 def test_kvm_needs_a_boot(
@@ -237,22 +263,22 @@ def test_kvm_needs_a_boot(
 ) -> None:
     """/dev/kvm alone is not enough, and the trial is made once."""
     pid = qemu("")
-    monkeypatch.setattr(wqboot, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(vm, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(
         os, "access", lambda path, mode, access=os.access: path == "/dev/kvm" or access(path, mode)
     )
-    assert not wqboot.kvm_works(kernel)
+    assert not vm.kvm_works(kernel)
     fake = Path(pid.parent / "bin/qemu-system-x86_64")
     fake.write_text(
         fake.read_text().replace("    sys.exit(1)", "    pass") + r'say("verdict pass\n")'
     )
-    assert not wqboot.kvm_works(kernel)
-    monkeypatch.setattr(wqboot, "CACHE", tmp_path / "another")
-    assert wqboot.kvm_works(kernel)
+    assert not vm.kvm_works(kernel)
+    monkeypatch.setattr(vm, "CACHE", tmp_path / "another")
+    assert vm.kvm_works(kernel)
 
 
 def test_no_kernel(tmp_path: Path) -> None:
-    with pytest.raises(BootError, match="not a kernel's build directory"):
+    with pytest.raises(Problem, match="not a kernel's build directory"):
         find_kernel(tmp_path)
 
 
@@ -274,6 +300,6 @@ def test_initramfs(tmp_path: Path) -> None:
 
 def test_sections_of_what_a_job_prints() -> None:
     lines = ["before", "> load a=1", "one", "two", "> unload"]
-    assert wqboot.sections(lines) == {"load a=1": ["one", "two"], "unload": []}
-    with pytest.raises(wqboot.BootError, match='"> unload" twice'):
-        wqboot.sections([*lines, "> unload"])
+    assert vm.sections(lines) == {"load a=1": ["one", "two"], "unload": []}
+    with pytest.raises(Problem, match='"> unload" twice'):
+        vm.sections([*lines, "> unload"])

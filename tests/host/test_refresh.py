@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
 """scripts/tree and scripts/refresh: the series to commits and back."""
 
 import shutil

@@ -1,71 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""tools/workqueue/wq_wakeups.py on saved traces, and scripts/wakeups."""
+"""tools/workqueue/wq_wakeups.py on saved traces."""
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from wqwakeups import Load, load_of, table, wq_wakeups
+from made_traces import AFTER, DROP, REST, TAKE, UNDER, WAKE, WAKE_OTHER, stack, trace, wakeup
 
-ROOT = Path(__file__).resolve().parent.parent
+from wqlab.counts.wakeups import wq_wakeups
+from wqlab.places import ROOT
+
 TOOL = ROOT / "tools/workqueue/wq_wakeups.py"
-DATA = Path(__file__).resolve().parent / "data"
-
-
-def trace(*events: str, entries: int | None = None, written: int | None = None) -> list[str]:
-    """The lines of a trace of these events: "CPU TASK WHAT", with " => " for stack traces."""
-    lines = []
-    count = 0
-    for event in events:
-        if event.startswith((" => ", "CPU:")):
-            lines.append(event)
-            continue
-        cpu, task, what = event.split(" ", 2)
-        count += 1
-        lines.append(f"{task:>16}-77      [00{cpu}] d..2.    1.00000{count % 10}: {what}")
-    entries = count if entries is None else entries
-    written = entries if written is None else written
-    return [
-        "# tracer: nop",
-        "#",
-        f"# entries-in-buffer/entries-written: {entries}/{written}   #P:2",
-        "#",
-        *lines,
-    ]
-
-
-TAKE = "lock_acquire: 0000000012345678 &pool->lock"
-DROP = "lock_release: 0000000012345678 &pool->lock"
-WAKE = "sched_waking: comm=kworker/u8:1 pid=30 prio=120 target_cpu=001"
-WAKE_OTHER = "sched_waking: comm=ksoftirqd/0 pid=12 prio=120 target_cpu=000"
-START = "workqueue_execute_start: work struct 00000000ab: function fn"
-
-
-def stack(*frames: str) -> list[str]:
-    tracing = ("trace_event_buffer_commit", "trace_event_raw_event_sched_wakeup_template")
-    return [f" => {frame}" for frame in (*tracing, "try_to_wake_up", *frames, "ret_from_fork")]
-
-
-def wakeup(cpu: int, *frames: str, what: str = WAKE) -> list[str]:
-    return [f"{cpu} bash {what}", f"{cpu} bash <stack trace>", *stack(*frames)]
-
-
-REST = [f"1 kworker/u8:1 {START}"]
-UNDER = [
-    f"0 bash {TAKE}",
-    *wakeup(0, "kick_pool", "__queue_work", "queue_work_on"),
-    f"0 bash {DROP}",
-]
-AFTER = [
-    f"0 bash {TAKE}",
-    f"0 bash {DROP}",
-    *wakeup(
-        0, "kick_pool_unlock", "kick_pool_unlock_irq", "process_one_work.isra.0", "worker_thread"
-    ),
-]
+DATA = ROOT / "tests/data"
 
 
 def test_under_and_after() -> None:
@@ -209,49 +157,3 @@ def test_a_wakeup_that_the_end_has_cut_is_not_counted() -> None:
     whole = wq_wakeups.parse(trace(*UNDER, *REST))
     cut = wq_wakeups.parse(trace(*UNDER, *REST, f"0 bash {TAKE}", f"0 bash {WAKE}"))
     assert cut == whole
-
-
-def test_load_of() -> None:
-    """Wakeups that are not the workqueue's are counted, but not per item."""
-    lines = trace(*UNDER, *wakeup(1, "swake_up_one", "rcu_gp_fqs"), *REST, *REST)
-    assert load_of(lines) == Load(2, {"item queued": (1, 1), "other": (1, 0)})
-    assert load_of(lines).per_item == 0.5
-
-
-def test_table_has_medians_side_by_side() -> None:
-    stock = [Load(10, {"item queued": (number, number), "other": (3, 0)}) for number in (9, 2, 4)]
-    patched = [Load(10, {"item queued": (3, 0), "mayday": (2, 1), "other": (0, 0)})]
-    head, *rows = table({"stock": stock, "patched": patched})
-    assert head.split() == ["stock", "patched"]
-    assert [row.split() for row in rows] == [
-        ["item", "queued", "4/4", "3/0"],
-        ["mayday", "0/0", "2/1"],
-        ["other", "3/0", "0/0"],
-        ["per", "item", "0.40", "0.50"],
-        ["of", "stock", "1.25", "[0.56", "-", "2.50]"],
-    ]
-
-
-def run_without_packages(cache: Path) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-S", ROOT / "scripts/wakeups", "--help"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=os.environ | {"XDG_CACHE_HOME": str(cache)},
-    )
-
-
-def test_starts_anew_with_the_python_that_has_the_packages(tmp_path: Path) -> None:
-    missing = run_without_packages(tmp_path)
-    assert missing.returncode == 1
-    assert missing.stderr == (
-        "wakeups: error: numpy is not installed: run scripts/setup, then try again\n"
-    )
-    python = tmp_path / "unbound-workqueue/venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "$@"\n')
-    python.chmod(0o755)
-    found = run_without_packages(tmp_path)
-    assert (found.returncode, found.stdout) == (0, f"{ROOT}/scripts/wakeups --help\n")

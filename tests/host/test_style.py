@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The scripts are clean for shellcheck and ruff, the tests that need a kernel can be collected,
-and nothing that is generated is committed.
+"""The scripts are clean for shellcheck, ruff and mypy, all tests can be collected, and nothing
+that is generated is committed.
 
-Seen failing: with an unquoted variable, an unused import, an import of a name that is not there,
-and a committed object file.
+Seen failing: with an unquoted variable, a shellcheck that cannot be run or reads a file that is
+not there, an unused import, a wrong type, an import of a name that is not there, and a committed
+object file.
 """
 
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from wqlab.places import ROOT
 
 
 def tracked() -> list[Path]:
@@ -49,23 +50,35 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def clean(*command: str | Path) -> None:
+    result = run(*command)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_shellcheck() -> None:
     scripts = by_shebang("sh", "bash")
     assert len(scripts) > 10
-    result = run("shellcheck", "-x", *scripts)
-    assert not result.stdout
+    clean("shellcheck", "-x", *scripts)
+
+
+def test_a_check_that_says_nothing_has_not_passed(tmp_path: Path) -> None:
+    """As shellcheck on stdout, if it cannot read the file."""
+    with pytest.raises(AssertionError):
+        clean("shellcheck", tmp_path / "nowhere.sh")
+
+
+def test_mypy() -> None:
+    clean(sys.executable, "-m", "mypy")
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check", "--diff"]])
 def test_ruff(command: list[str]) -> None:
     scripts = by_shebang("py", "python3")
-    result = run(sys.executable, "-m", "ruff", *command, *scripts)
-    assert result.returncode == 0, result.stdout + result.stderr
+    clean(sys.executable, "-m", "ruff", *command, *scripts)
 
 
-def test_boot_tests_collect() -> None:
-    result = run(sys.executable, "-m", "pytest", "-q", "--collect-only", ROOT / "tests/boot")
-    assert result.returncode == 0, result.stdout + result.stderr
+def test_all_tests_collect() -> None:
+    clean(sys.executable, "-m", "pytest", "-q", "--collect-only", "--tier", "full", "tests")
 
 
 def test_nothing_binary_is_tracked() -> None:

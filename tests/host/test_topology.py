@@ -10,8 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from wqtopology import (
+
+from wqlab.places import ROOT
+from wqlab.scenario import (
     SCOPES,
     SHARD_SIZE,
     Pods,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
 """Files that the series adds stand at their kernel path here, as the patches have them."""
 
 import re
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 from fake_kernel import BASE, NEW_FILE, make_project, write
 
-ROOT = Path(__file__).resolve().parent.parent
+from wqlab.places import ROOT
+
 DIFF = re.compile(r"^diff --git a/(\S+) b/\1$")
 INDEX = re.compile(r"^index [0-9a-f]{40}\.\.([0-9a-f]{40})\b")
 

@@ -9,8 +9,9 @@ from statistics import median
 
 import numpy as np
 import pytest
-import wqstats
-from wqstats import Spread, compare
+
+from wqlab import stats
+from wqlab.stats import Spread, compare
 
 RUNS = 1000
 # What boots of one kernel differ by, as standard deviation over mean: items/s under
@@ -26,7 +27,7 @@ def boots(rng: np.random.Generator, n: int, sd: float, mean: float) -> list[floa
 
 def called_different(monkeypatch: pytest.MonkeyPatch, n: int, sd: float, ratio: float) -> float:
     """In which part of simulated runs two kernels of that true ratio are called different."""
-    monkeypatch.setattr(wqstats, "RESAMPLES", 1000)
+    monkeypatch.setattr(stats, "RESAMPLES", 1000)
     rng = np.random.default_rng(1)
     pairs = [(boots(rng, n, sd, ratio), boots(rng, n, sd, 1.0)) for _ in range(RUNS)]
     return sum(compare(*pair).differs for pair in pairs) / RUNS
@@ -45,7 +46,7 @@ def test_equal_kernels(monkeypatch: pytest.MonkeyPatch, n: int, sd: float) -> No
         pytest.param(5, COUNTED, 1.1, id="10%-counted-5-boots"),
         pytest.param(5, COUNTED, 0.9, id="less-counted-5-boots"),
         pytest.param(5, WALL[0], 2.0, id="2x-wall-5-boots"),
-        pytest.param(120, 0.2, 1.1, id="10%-wall-120-boots"),
+        pytest.param(120, 0.2, 1.1, id="10%-wall-120-boots", marks=pytest.mark.tier("test")),
     ],
 )
 def test_differences_are_found(
@@ -59,6 +60,7 @@ def test_what_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called_different(monkeypatch, 5, 0.2, 1.1) < 0.2
 
 
+@pytest.mark.tier("test")
 def test_interval_covers() -> None:
     """The interval has the true ratio in it about as often as it says."""
     rng = np.random.default_rng(2)

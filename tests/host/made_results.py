@@ -1,13 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0
 """Made-up results, for the tests of the report: figures from a seed, none of them measured."""
 
 import random
 from dataclasses import dataclass, replace
 
-from wqresults import (
+from wqlab.results import (
     POOL_LOCK,
     SCHEMA,
     Boot,
+    Build,
     Contention,
+    Count,
     Kernel,
     Layout,
     Lock,
@@ -16,8 +19,9 @@ from wqresults import (
     Perf,
     Results,
     Row,
+    Section,
 )
-from wqtopology import SCOPES
+from wqlab.scenario import SCOPES
 
 LAPTOP = Machine(
     id="aaaa1111",
@@ -26,6 +30,7 @@ LAPTOP = Machine(
     memory_mib=15872,
     system="Debian GNU/Linux 12 (bookworm)",
     kernel="6.1.0-40-amd64",
+    microcode="0x1000065",
     governor="powersave",
     load=0.2,
     topology="1 socket, 2 cores, 2 CPUs, 1 LLC, 1 node",
@@ -40,11 +45,21 @@ SERVER = replace(
     emulation=None,
     kernel="6.12.117+",
 )
+
+
+def kernel(name: str, release: str, base: str, patches: int) -> Kernel:
+    builds = [
+        Build(flavour, f"{name}-{flavour}", "gcc (Debian 12.2.0-14) 12.2.0", "5e" * 32)
+        for flavour in ("bench", "lockstat", "debug")
+    ]
+    return Kernel(f"{name}-1", name, release, base, patches, builds)
+
+
 KERNELS = {
-    "stock": Kernel("stock-1", "stock", "6.12.117", "6.12", 0, {"bench": "1"}),
-    "patched": Kernel("patched-1", "patched", "6.12.117+", "6.12", 9, {"bench": "2"}),
-    "mainline": Kernel("mainline-1", "mainline", "7.3.2", "7.3", 0, {"bench": "3"}),
-    "found": Kernel("found-1", "6.12.117+", "6.12.117+", "", None),
+    "stock": kernel("stock", "6.12.117", "6.12", 0),
+    "patched": kernel("patched", "6.12.117+", "6.12", 9),
+    "mainline": kernel("mainline", "7.3.2", "7.3", 0),
+    "found": Kernel("found-1", "6.12.117+", "6.12.117+", None, None),
 }
 RANKS = {"p50": 1.0, "p90": 1.4, "p95": 1.8, "p99": 4.0, "p999": 30.0, "max": 900.0}
 SPEED = {"cpu": 1.0, "smt": 0.98, "cache_shard": 0.95, "cache": 0.3, "numa": 0.3, "system": 0.31}
@@ -124,10 +139,10 @@ def boot(kernel: str, machine: Machine = LAPTOP, **more: object) -> Boot:
             machine=machine.id,
             kernel=KERNELS[kernel].id,
             section="time",
-            config="bench",
+            flavour="bench",
             scenario="bench-2",
             append="workqueue.cache_shard_size=1",
-            runs=["mode=serial items=5000"],
+            runs=[{"mode": "serial", "items": 5000}],
             number=1,
             seconds=12.5,
             verdict="pass",
@@ -168,18 +183,21 @@ def results(
                 )
                 continue
             rows = [make.row(name, scope, mode) for mode in modes for scope in scopes]
-            runs = [f"mode={mode} items=5000" for mode in modes]
+            runs = [{"mode": mode, "scopes": list(scopes), "items": 5000} for mode in modes]
             found.append(boot(name, machine, number=number, rows=rows, runs=runs))
             if locks:
                 rows = [make.locked(name, scope, "serial") for scope in scopes]
                 found.append(
                     boot(
-                        name, machine, number=number, rows=rows, section="locks", config="lockstat"
+                        name, machine, number=number, rows=rows, section="locks", flavour="lockstat"
                     )
                 )
             if icount:
                 rows = [make.counted(name, scope, n) for n in (200, 2200) for scope in scopes]
-                found.append(boot(name, machine, number=number, rows=rows, section="icount"))
+                runs = [{"mode": "serial", "scopes": list(scopes), "items": n} for n in (200, 2200)]
+                found.append(
+                    boot(name, machine, number=number, rows=rows, runs=runs, section="icount")
+                )
             for size in sizes if name != "stock" else ():
                 rows = [make.row(name, "cache_shard", "serial", size)]
                 found.append(
@@ -195,7 +213,7 @@ def results(
                 )
     return Results(
         schema=SCHEMA,
-        made=[Made("2026-11-21", "scripts/measure --boots 5", "0123456789ab")],
+        made=[Made("2026-11-21", "wqlab bench --boots 5", "0123456789ab")],
         machines=[machine],
         kernels=[KERNELS[name] for name in speed],
         boots=found,
@@ -213,18 +231,18 @@ def results(
 
 
 def local(machine: Machine = SERVER, loads: int = 5, seed: int = 2) -> Results:
-    """As scripts/local makes them."""
+    """As wqlab local makes them."""
     make = Maker({"found": 9.0}, seed, threads=machine.cpus, items=50000)
     found = [
         boot(
             "found",
             machine,
             section="local",
-            config="",
-            scenario="",
+            flavour=None,
+            scenario=None,
             append="",
             number=number,
-            runs=[f"mode={mode} items=50000"],
+            runs=[{"mode": mode, "items": 50000}],
             rows=[make.row("found", scope, mode) for scope in SCOPES],
         )
         for number in range(1, loads + 1)
@@ -235,11 +253,11 @@ def local(machine: Machine = SERVER, loads: int = 5, seed: int = 2) -> Results:
             "found",
             machine,
             section="local",
-            config="",
-            scenario="",
+            flavour=None,
+            scenario=None,
             append="",
             number=loads + 1,
-            runs=["mode=serial items=50000 scopes=cache"],
+            runs=[{"mode": "serial", "items": 50000, "scopes": ["cache"]}],
             rows=[make.row("found", "cache", "serial")],
             perf=Perf(39.1, [Contention("__queue_work", 48211, 912_000_000)], ""),
         )
@@ -249,12 +267,12 @@ def local(machine: Machine = SERVER, loads: int = 5, seed: int = 2) -> Results:
             "found",
             machine,
             section="sizes",
-            config="",
-            scenario="",
+            flavour=None,
+            scenario=None,
             append="",
             number=number,
             size=size,
-            runs=["mode=serial items=50000 scopes=cache_shard"],
+            runs=[{"mode": "serial", "items": 50000, "scopes": ["cache_shard"]}],
             rows=[make.row("found", "cache_shard", "serial", size)],
         )
         for number in range(1, loads + 1)
@@ -262,9 +280,66 @@ def local(machine: Machine = SERVER, loads: int = 5, seed: int = 2) -> Results:
     ]
     return Results(
         schema=SCHEMA,
-        made=[Made("2026-11-21", "scripts/local", "")],
+        made=[Made("2026-11-21", "wqlab local", None)],
         machines=[machine],
         kernels=[KERNELS["found"]],
         boots=found,
         notes=["lock statistics: the kernel was built without them"],
     )
+
+
+def counts(section: Section, boots: int = 5, seed: int = 3) -> Results:
+    """As wqlab counts makes them: costs, wakeups or peaks."""
+    make = Maker({}, seed)
+    whole = results({"stock": 1.0, "patched": 1.0})
+    return replace(
+        whole,
+        boots=[
+            boot(
+                name,
+                section=section,
+                flavour="debug" if section == "wakeups" else "bench",
+                runs=[],
+                number=number,
+                counts=COUNTED[section](make, name),
+            )
+            for number in range(1, boots + 1)
+            for name in ("stock", "patched")
+        ],
+        layouts=[],
+    )
+
+
+def costs(make: Maker, name: str) -> list[Count]:
+    each = {"stock": 2.5, "patched": 2.4}[name]
+    return [
+        Count({"load": mode}, {"switches_per_item": make.some(each)}, {"mode": mode})
+        for mode in ("serial", "burst")
+    ]
+
+
+def wakeups(make: Maker, name: str) -> list[Count]:
+    woken = round(make.some(450))
+    found = {"item queued": (woken, woken if name == "stock" else 0), "other": (2, 0)}
+    return [
+        Count({"load": "serial"}, {"items": 601}, {"mode": "serial"}),
+        *(
+            Count({"load": "serial", "reason": reason}, {"wakeups": all_, "locked": locked})
+            for reason, (all_, locked) in found.items()
+        ),
+    ]
+
+
+def peaks(make: Maker, name: str) -> list[Count]:
+    """stock shares max_active out to two nodes."""
+    return [
+        Count(
+            {"max_active": limit, "items": 32, "issuers": issuers, "scope": "cpu"},
+            {"wanted": limit, "peak": limit * 2 if name == "stock" else limit},
+        )
+        for limit in (4, 8)
+        for issuers in ("all CPUs", "one node")
+    ]
+
+
+COUNTED = {"costs": costs, "wakeups": wakeups, "peaks": peaks}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
 """A tiny kernel tree, a series for it and a copy of this project, for the tests of scripts/."""
 
 import functools
@@ -5,11 +6,12 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BASE = "6.12"
 NEW_FILE = "lib/test_workqueue.c"
 
@@ -131,6 +133,18 @@ class Project:
             timeout=60,
         )
 
+    def lab(self, *args: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+        """python3 -m wqlab"""
+        return subprocess.run(
+            [sys.executable, "-m", "wqlab", *args],
+            env=self.env(PYTHONPATH=str(self.top), **more),
+            cwd=self.tmp,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+
     def git(self, tree: Path, *args: str | Path, check: bool = True) -> str:
         """git as some developer, with no configuration."""
         who = ["-c", "user.name=A Developer", "-c", "user.email=dev@example.org"]
@@ -171,7 +185,12 @@ def template() -> tempfile.TemporaryDirectory[str]:
     tmp = Path(keep.name)
     project = Project(tmp / "project", tmp / "base")
     shutil.copytree(ROOT / "scripts", project.top / "scripts")
-    shutil.copytree(ROOT / "bases", project.top / "bases")
+    for name in ("bases", "configs", "wqlab"):
+        shutil.copytree(
+            ROOT / name, project.top / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    for name in ("Makefile", "packages", "pyproject.toml"):
+        shutil.copy(ROOT / name, project.top)
     (tmp / "home").mkdir()
 
     base = project.base

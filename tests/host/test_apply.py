@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
 """scripts/apply: the series on a kernel source of a user's.
 
 "Broken on purpose" names the breaks of the script with which a test has been seen to fail.
@@ -23,6 +24,7 @@ from fake_kernel import (
     write,
 )
 
+SCRIPTS = ["apply", "tree", "refresh", "clean", "setup"]
 BRANCH = f"unbound-workqueue-{BASE}"
 
 
@@ -115,7 +117,7 @@ def test_misfit_names_patch_and_file(
     before = snapshot(tree)
     dest = project.tmp / "dest"
     done = project.run("apply", *args, tree, dest)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert done.returncode == 1 and bool(done.stdout) == bool(args)
     assert "error: 0001" in done.stderr or "error: 0002" in done.stderr
     assert ".patch does not apply" in done.stderr
     assert "on: kernel/workqueue.c;" in done.stderr
@@ -160,7 +162,7 @@ def test_applied_already(project: Project, ksrc: Path, source: Path, kind: str) 
         shutil.rmtree(ksrc / ".git")
     before = snapshot(tree)
     done = project.run("apply", "--check", tree)
-    assert (done.returncode, done.stdout) == (3, "is applied already\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "is applied already\n"), done.stderr
     dest = project.tmp / "dest"
     done = project.run("apply", tree, dest)
     assert (done.returncode, done.stdout) == (0, "")
@@ -305,7 +307,6 @@ def test_interrupt_leaves_no_trace(project: Project, ksrc: Path, sig: signal.Sig
         (["unborn"], "without a commit"),
         (["ksrc", "base"], "not empty"),
         (["ksrc", "ksrc/dest"], "is inside"),
-        (["--base", "5.4", "ksrc"], "the bases are: 6.12 7.3"),
         (["--series", "empty", "ksrc"], "no patches in"),
     ],
 )
@@ -322,13 +323,89 @@ def test_errors_are_one_clear_line(
     assert snapshot(ksrc) == before
 
 
-# Broken on purpose: unknown options taken for KSRC, or not looked at.
-@pytest.mark.parametrize("script", ["apply", "tree", "refresh", "obtain", "setup"])
-def test_usage(project: Project, script: str) -> None:
-    wrong = project.run(script, "--bogus")
-    assert wrong.returncode == 2 and f"Usage: scripts/{script}" in wrong.stderr
-    asked = project.run(script, "--help")
-    assert asked.returncode == 0 and "Exit status:" in asked.stdout
+# Broken on purpose: unknown options taken for KSRC, or not looked at; an option without a value
+# taken for an empty one; a base that is not there an error of another kind.
+@pytest.mark.parametrize(
+    ("script", "words", "message"),
+    [
+        *((s, ["--bogus"], "no option --bogus") for s in SCRIPTS),
+        *((s, ["-x"], "no option -x") for s in SCRIPTS),
+        *((s, ["a", "b", "c"], "error: ") for s in SCRIPTS),
+        *((s, ["--base"], "--base needs a value") for s in SCRIPTS[:3]),
+        *((s, ["--base", "5.4", "ksrc"], "the bases are: 6.12 7.3") for s in SCRIPTS[:3]),
+        ("apply", ["ksrc", "--series"], "--series needs a value"),
+        ("tree", ["--ksrc"], "--ksrc needs a value"),
+        ("setup", ["nothing"], "there is no task nothing: the tasks are: "),
+    ],
+)
+def test_wrong_usage(project: Project, script: str, words: list[str], message: str) -> None:
+    done = project.run(script, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1 and f"{script}: error: " in done.stderr
+    assert message in done.stderr and f"scripts/{script} --help" in done.stderr
+
+
+# Broken on purpose: the line with the licence printed; no status.
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help(project: Project, script: str) -> None:
+    done = project.run(script, "--help")
+    assert done.returncode == 0 and "Exit status:" in done.stdout
+    assert done.stdout.startswith(f"Usage: scripts/{script}")
+
+
+# Broken on purpose: the first conflict the end of the list; what is there already tried as a
+# patch that conflicts.
+@pytest.mark.parametrize("kind", ["git", "unpacked"])
+def test_check_says_of_each_patch(project: Project, ksrc: Path, source: Path, kind: str) -> None:
+    first, second, third = sorted(path.name for path in project.patches.glob("*.patch"))
+    tree = ksrc if kind == "git" else source
+    wq = {10: "one\n", 14: "elsewhere\n", 12: "elsewhere\n"}
+    write(tree / "kernel/workqueue.c", lines("wq", wq))
+    write(tree / NEW_FILE, "int a;\nint b;\n")
+    if kind == "git":
+        project.git(tree, "add", "-A")
+        project.git(tree, "commit", "-qm", "elsewhere")
+    done = project.run("apply", "--check", tree)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"{first}  conflicts in kernel/workqueue.c",
+        f"{second}  conflicts in kernel/workqueue.c {NEW_FILE}",
+        f"{third}  applies",
+    ]
+    assert len([line for line in done.stderr.splitlines() if "error:" in line]) == 1
+
+    write(tree / "kernel/workqueue.c", lines("wq", {10: "one\n"}))
+    (tree / NEW_FILE).unlink()
+    if kind == "git":
+        project.git(tree, "add", "-A")
+        project.git(tree, "commit", "-qm", "one")
+    (tree / "lib/Kconfig.debug").unlink()
+    if kind == "git":
+        project.git(tree, "commit", "-qam", "no Kconfig")
+    done = project.run("apply", "--check", tree)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"{first}  is there already",
+        f"{second}  applies",
+        f"{third}  conflicts in lib/Kconfig.debug",
+    ]
+
+
+# Broken on purpose: MINIMUM not read; versions compared as strings.
+@pytest.mark.parametrize(
+    ("sublevel", "old"), [("9", True), ("106", True), ("107", False), ("117", False)]
+)
+@pytest.mark.parametrize("fits", [False, True])
+def test_minimum(project: Project, source: Path, sublevel: str, old: bool, fits: bool) -> None:
+    write(source / "Makefile", f"VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = {sublevel}\n")
+    if not fits:
+        misfit(source)
+    done = project.run("apply", "--check", source)
+    assert done.returncode == (0 if fits else 1)
+    said = f"6.12.{sublevel} is older than 6.12.107, the oldest that the series is known to fit"
+    *_, last = done.stderr.splitlines()
+    assert (said in last) == old
+    assert ("error:" in last) == (not fits)
 
 
 # Broken on purpose: bases compared as strings; the oldest that fits instead of the newest.
@@ -343,7 +420,9 @@ def test_nearest_base(project: Project, source: Path, version: str, base: str) -
     major, minor = version.split(".")
     write(source / "Makefile", f"VERSION = {major}\nPATCHLEVEL = {minor}\nSUBLEVEL = 1\n")
     done = project.run("apply", "--check", source)
-    assert done.returncode == 0 and f"Linux {version}: taking the series for {base}" in done.stderr
+    assert (
+        done.returncode == 0 and f"Linux {version}.1: taking the series for {base}" in done.stderr
+    )
 
 
 # Broken on purpose: the newest base taken, though there are no patches for it.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Spin proves the models in models/, and finds each mistake that they can be given.
 
---large-models adds searches that take minutes and up to 8 GB each.
+--tier full adds searches that take minutes and up to 8 GB each.
 
 Seen failing: with an invariant that is wrong, with a mistake left in the model's sound
 part, with a statement that no search reaches, with a search cut short by its memory
@@ -10,29 +10,19 @@ limit, and with a mistake taken out of the model.
 
 import re
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import wqboot
+from farm import Making, Need
 
-MODEL = Path(__file__).resolve().parent.parent / "models/max_active.pml"
+from wqlab.places import CACHE, ROOT
+from wqlab.problem import Problem, Skipped
+from wqlab.run import TIMED_OUT, run
+
+MODEL = ROOT / "models/max_active.pml"
 DEPTH = 20_000  # no run of the model has as many steps
-
-pytestmark = pytest.mark.skipif(not shutil.which("spin"), reason="needs the Debian package spin")
-
-
-@dataclass(frozen=True)
-class Search:
-    """An exhaustive search for a state, or with `cycles` for a run, that must not be."""
-
-    name: str
-    defines: str = ""
-    cycles: bool = False
-    large: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +46,34 @@ class Found:
             elif match := re.match(r'\t.*\.pml:(\d+), state \d+, "(.*)"', line):
                 never.add((int(match[1]), match[2]))
         return lines
+
+
+@dataclass(frozen=True)
+class Search(Need):
+    """An exhaustive search for a state, or with `cycles` for a run, that must not be."""
+
+    name: str
+    defines: str = ""
+    cycles: bool = False
+    large: bool = False
+
+    def __str__(self) -> str:
+        return f"search: {self.name} {self.defines}".rstrip()
+
+    @property
+    def memory(self) -> int:
+        return 8000 if self.large else 1900
+
+    @property
+    def guess(self) -> float:
+        return 600 if self.large else 15
+
+    def make(self, farm: Making) -> "Found":
+        if not shutil.which("spin"):
+            raise Skipped("no spin: install it")
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="models-", dir=CACHE) as folder:
+            return verify(self, Path(folder))
 
 
 SOUND = [
@@ -115,48 +133,25 @@ BROKEN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Callable[[Search], Found]]:
-    """Runs a search, once."""
-    done: dict[Search, Found] = {}
-    wqboot.CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="models-", dir=wqboot.CACHE) as folder:
-
-        def run(search: Search) -> Found:
-            if search not in done:
-                place = Path(folder) / str(len(done))
-                place.mkdir()
-                done[search] = verify(search, place)
-            return done[search]
-
-        yield run
-
-
 def verify(search: Search, place: Path) -> Found:
-    def output(*command: str, limit: int = 60, status: int | None = 0) -> str:
-        result = subprocess.run(
-            command,
-            check=False,
-            cwd=place,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=limit,
-        )
-        assert status is None or result.returncode == status, f"{command}: {result.stdout}"
-        return result.stdout
+    def output(*command: str, limit: int = 60, must: bool = True) -> str:
+        done = run(command, limit=limit, cwd=place)
+        if done.status == TIMED_OUT or (must and done.status):
+            raise Problem(f"{' '.join(command)}: status {done.status}: {done.output}")
+        return done.output
 
     shutil.copy(MODEL, place)
     # -o3: statements are not merged, so that each that is not reached is reported
     said = output("spin", "-a", "-o3", *search.defines.split(), MODEL.name)
-    assert "rror" not in said, said
+    if "rror" in said:
+        raise Problem(said)
     kind = "-DNP" if search.cycles else "-DSAFETY"
-    memory = f"-DMEMLIM={8000 if search.large else 1900}"
+    memory = f"-DMEMLIM={search.memory}"
     speed = "-O2" if search.large else "-O0" if "BREAK" in search.defines else "-O1"
     output("gcc", speed, "-w", kind, "-DCOLLAPSE", memory, "-o", "pan", "pan.c")
     options = [f"-m{DEPTH}", *(["-l"] if search.cycles else [])]
     limit = 3600 if search.large else 300
-    report = output("./pan", *options, limit=limit, status=None)
+    report = output("./pan", *options, limit=limit, must=False)
     trail = place / f"{MODEL.name}.trail"
     replay = ""
     if trail.exists():
@@ -164,43 +159,67 @@ def verify(search: Search, place: Path) -> Found:
     return Found(report, replay)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "search" in metafunc.fixturenames:
-        large = metafunc.config.getoption("--large-models")
-        searches = [search for search in SOUND if large or not search.large]
-        metafunc.parametrize("search", searches, ids=[search.name for search in searches])
+@dataclass(frozen=True)
+class Sound(Need):
+    """All searches that must reach each statement together."""
+
+    before = tuple(search for search in SOUND if not search.large and not search.cycles)
+
+    def make(self, farm: Making) -> list[Found]:
+        return [farm[search] for search in self.before]
 
 
-def test_holds(search: Search, run: Callable[[Search], Found]) -> None:
-    found = run(search)
-    assert found.number(r"errors: (\d+)") == 0, found.report + found.replay[-6000:]
-    assert "Search not completed" not in found.report, found.report
-    assert "max search depth too small" not in found.report, found.report
-    assert found.number(r"depth reached (\d+)") < DEPTH
-    assert found.number(r"(\d+) states, stored") > 10_000
+@pytest.mark.parametrize(
+    "search",
+    [
+        pytest.param(
+            search,
+            id=search.name,
+            marks=[
+                pytest.mark.needs(search),
+                pytest.mark.tier("full" if search.large else "test"),
+            ],
+        )
+        for search in SOUND
+    ],
+)
+def test_holds(search: Search, made: Found) -> None:
+    assert made.number(r"errors: (\d+)") == 0, made.report + made.replay[-6000:]
+    assert "Search not completed" not in made.report, made.report
+    assert "max search depth too small" not in made.report, made.report
+    assert made.number(r"depth reached (\d+)") < DEPTH
+    assert made.number(r"(\d+) states, stored") > 10_000
 
 
-def test_all_statements_are_reached(run: Callable[[Search], Found]) -> None:
+@pytest.mark.needs(Sound())
+def test_all_statements_are_reached(made: list[Found]) -> None:
     """But for release(), while which nobody else can spread slots, and a pool that is NO_POOL."""
     for process in ("cpu", "limits"):
         never = [
             {statement for statement in lines[process] if "pool[4]" not in statement[1]}
-            for search in SOUND
-            if not search.large and not search.cycles
-            if process in (lines := run(search).unreached())
+            for found in made
+            if process in (lines := found.unreached())
         ]
         assert len(never) > 1
         assert not set.intersection(*never), process
 
 
-@pytest.mark.parametrize(("mistake", "defines", "expected"), BROKEN)
-def test_mistake_is_found(
-    mistake: str, defines: str, expected: str, run: Callable[[Search], Found]
-) -> None:
-    cycles = "cycle" in expected
-    found = run(Search(mistake, f"-DBREAK_{mistake} {defines}", cycles))
-    assert found.number(r"errors: (\d+)") == 1, found.report
-    assert expected in found.report
+@pytest.mark.parametrize(
+    "expected",
+    [
+        pytest.param(
+            expected,
+            id=f"{mistake}-{defines}",
+            marks=pytest.mark.needs(
+                Search(mistake, f"-DBREAK_{mistake} {defines}", "cycle" in expected)
+            ),
+        )
+        for mistake, defines, expected in BROKEN
+    ],
+)
+def test_mistake_is_found(expected: str, made: Found) -> None:
+    assert made.number(r"errors: (\d+)") == 1, made.report
+    assert expected in made.report
 
 
 def test_each_mistake_is_tried() -> None:

@@ -1,10 +1,13 @@
-"""scripts/local on a made-up machine: its files below a directory, its programs in PATH.
+# SPDX-License-Identifier: GPL-2.0
+"""wqlab local on a made-up machine: its files below a directory, its programs in PATH.
 
 Seen failing with, in this order: each check left out; the shard size not put back, put back
 but not when killed; the module left loaded; boots thrown away by a signal; a rerun that begins
 anew; a file of another kernel written over; lost items that pass; default_affinity_scope
 written; a parameter of mode 0444 written; shares and callers misread; samples of a timer taken
-for cycles; boots under perf without a reason.
+for cycles; boots under perf without a reason; mainline's module taken for this one; a verdict
+by one load alone that does not say so, by loads that overlap, and by the scopes alone where no
+cycles are spent at the lock; waiters outside the workqueue code counted; --watch that loads.
 """
 
 import json
@@ -16,27 +19,22 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from conftest import load_script
-from wqresults import Results, load
 
-ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "scripts/local"
+from wqlab.places import ROOT
+from wqlab.results import Results, load
+
 RELEASE = "6.12.0-made-up"
 MAIN = f"""
-import importlib.util, sys
-from importlib.machinery import SourceFileLoader
+import functools, sys
 from pathlib import Path
-sys.path.insert(0, {str(ROOT / "scripts")!r})
-loader = SourceFileLoader("local", {str(SCRIPT)!r})
-local = importlib.util.module_from_spec(importlib.util.spec_from_loader("local", loader))
-sys.modules["local"] = local
-loader.exec_module(local)
+sys.path.insert(0, {str(ROOT)!r})
+from wqlab import cli, local
 root, uid, version, *arguments = sys.argv[1:]
 host = local.Host(Path(root), int(uid), {RELEASE!r}, version)
-sys.exit(local.main(arguments, host))
+local.command = functools.partial(local.command, host=host)
+sys.exit(cli.main(["local", *arguments]))
 """
 # One row for each scope. A signal ends it without the module being loaded.
 INSMOD = """
@@ -48,11 +46,11 @@ if [[ -e $ROOT/refuse ]]; then
     rmdir $ROOT/sys/module/test_workqueue
     exit 1
 fi
-scopes=cpu,cache_shard,cache
 for word in "$@"; do
     case $word in
     mode=*) mode=$word ;;
     scopes=*) scopes=${word#scopes=} ;;
+    items=*) items=${word#items=} ;;
     esac
 done
 if [[ -e $ROOT/slow ]] && (($(wc -l <$ROOT/calls) >= $(cat $ROOT/slow))); then
@@ -66,7 +64,12 @@ for scope in ${scopes//,/ }; do
         echo "6,2,2,-;test_workqueue: scope=$scope missing" >>$ROOT/dev/kmsg
         continue
     fi
-    echo "6,3,3,-;test_workqueue: scope=$scope $mode threads=2 items=100 items_per_sec=5000" \\
+    rate=5000
+    for file in $ROOT/rate-$scope $ROOT/rate-$scope.$(wc -l <$ROOT/calls); do
+        [[ ! -e $file ]] || rate=$(<$file)
+    done
+    echo "6,3,3,-;test_workqueue: scope=$scope $mode threads=2 items=$((2 * items))" \\
+        "items_per_sec=$rate" \\
         "queue_p50_ns=100 queue_p90_ns=200 queue_p95_ns=300 kworkers_peak=9 max_active=8" \\
         "lost=$(cat $ROOT/lost 2>/dev/null || echo 0) twice=0" >>$ROOT/dev/kmsg
     echo " SUBSYSTEM=module" >>$ROOT/dev/kmsg
@@ -80,7 +83,8 @@ for word in "$@"; do [[ $word != M=* ]] || out=${word#M=}; done
 if [[ -e $ROOT/broken ]]; then echo "x.c:1: error: broken"; exit 2; fi
 echo module >$out/test_workqueue.ko
 """
-MODINFO = "cat $ROOT/modinfo 2>/dev/null"
+MAINLINES = "nr_threads:Number of threads (int)\nwq_items:Items (int)\n"
+MODINFO = "cat $ROOT/modinfo"
 # As perf 6.1 prints it, on a machine without BPF in perf.
 PERF = """
 printf '%s\\n' "$*" >>$ROOT/perf-calls
@@ -92,6 +96,8 @@ case "$1 $2" in
     ;;
 "evlist -i") cat $ROOT/event 2>/dev/null || echo cycles ;;
 "report -i")
+    if [[ " $* " == *folded* ]]; then cat $ROOT/chains; exit; fi
+    if [[ -e $ROOT/shares ]]; then cat $ROOT/shares; exit; fi
     echo "    31.42%  [k] native_queued_spin_lock_slowpath"
     echo "     9.10%  [k] __queue_work"
     echo "     0.58%  [k] __pv_queued_spin_lock_slowpath"
@@ -141,6 +147,14 @@ class Machine:
         path = self.put(f"bin/{name}", f"#!/bin/bash\nROOT={self.root}\n{text}\n")
         path.chmod(0o755)
 
+    def only_its_programs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of this host, nothing but what the stand-ins are made of."""
+        for name in ("bash", "sh", "cat", "mkdir", "rmdir", "setpriv", "wc"):
+            found = shutil.which(name)
+            assert found
+            (self.root / "bin" / name).symlink_to(found)
+        monkeypatch.setenv("PATH", "")
+
     def start(self, *arguments: str, uid: int = 0, version: str = "#1") -> subprocess.Popen[str]:
         command = [sys.executable, "-c", MAIN, str(self.root), str(uid), version]
         command += ["--out", str(self.out), *arguments]
@@ -165,6 +179,10 @@ class Machine:
         return [
             " ".join(word for word in line.split() if not word.endswith(".ko")) for line in lines
         ]
+
+    def perf_calls(self) -> list[str]:
+        path = self.root / "perf-calls"
+        return path.read_text().splitlines() if path.exists() else []
 
     def loaded(self) -> bool:
         return (self.root / "sys/module/test_workqueue").exists()
@@ -191,16 +209,12 @@ def machine(tmp_path: Path) -> Machine:
         ("modprobe", INSMOD),
         ("rmmod", RMMOD),
         ("make", MAKE),
+        ("gcc", "true"),
         ("modinfo", MODINFO),
         ("perf", PERF),
     ):
         machine.program(name, text)
     return machine
-
-
-@pytest.fixture(scope="module")
-def local() -> ModuleType:
-    return load_script("local")
 
 
 SHORT = ("--runs", "2", "--modes", "serial,sleep", "--sizes", "2,4")
@@ -215,16 +229,15 @@ def test_everything_is_measured_and_put_back(machine: Machine) -> None:
     status, out, err = machine.run(*SHORT)
     assert status == 0, err
     results = load(machine.out)
-    boots = [
-        (b.section, b.runs[0].split()[0], b.number, b.size) for b in results.boots if not b.perf
-    ]
-    once = [("local", "mode=serial", 1, None), ("local", "mode=sleep", 1, None)]
-    once += [("sizes", "mode=serial", 1, 2), ("sizes", "mode=serial", 1, 4)]
+    boots = [(b.section, b.runs[0]["mode"], b.number, b.size) for b in results.boots if not b.perf]
+    once = [("local", "serial", 1, None), ("local", "sleep", 1, None)]
+    once += [("sizes", "serial", 1, 2), ("sizes", "serial", 1, 4)]
     assert boots == once + [(*boot[:2], 2, boot[3]) for boot in once]
     assert all(b.verdict == "pass" for b in results.boots)
-    assert [row.scope for row in results.boots[0].rows] == ["cpu", "cache_shard", "cache"]
+    scopes = ["cpu", "smt", "cache_shard", "cache", "numa", "system"]
+    assert [row.scope for row in results.boots[0].rows] == scopes
     swept = [
-        call.rpartition("size=")[2] for call in machine.calls() if "scopes=cache_shard" in call
+        call.rpartition("size=")[2] for call in machine.calls() if "scopes=cache_shard " in call
     ]
     assert swept[:4] == ["2", "4", "2", "4"]
     assert machine.size.read_text() == "8\n"
@@ -232,7 +245,9 @@ def test_everything_is_measured_and_put_back(machine: Machine) -> None:
     after = default.stat()
     assert (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns)
     assert "the default scope stays as it is (cache_shard)" in err
-    assert "cache_shard" in out and "5,000 [5,000 - 5,000]" in out
+    assert "5,000  [5,000 - 5,000]" in next(
+        line for line in out.splitlines() if line.split()[:1] == ["cache_shard"]
+    )
     assert results.kernels[0].release == RELEASE and results.machines[0].emulation is None
     assert "s left" in err
 
@@ -244,7 +259,8 @@ def test_stock_kernel_has_no_sizes_to_sweep(machine: Machine) -> None:
     results = load(machine.out)
     assert not [boot for boot in results.boots if boot.section == "sizes"]
     assert any("no scope cache_shard" in note for note in results.notes)
-    assert [row.missing for row in results.boots[0].rows] == [False, True, False]
+    missing = [row.scope for row in results.boots[0].rows if row.missing]
+    assert missing == ["cache_shard"]
 
 
 def test_size_that_is_for_boot_only_is_left_alone(machine: Machine) -> None:
@@ -266,7 +282,7 @@ def test_lost_items_do_not_pass(machine: Machine) -> None:
     machine.put("slow", "999")
     machine.put("lost", "1")
     status, _, err = machine.run(*SHORT)
-    assert status == 1 and "items were lost" in err
+    assert status == 1 and "scope cpu, mode serial: 1 items lost" in err
     boots = load(machine.out).boots
     assert boots and not any(boot.verdict == "pass" or boot.rows for boot in boots)
 
@@ -277,7 +293,7 @@ def test_lost_items_do_not_pass(machine: Machine) -> None:
 def refused(machine: Machine, *arguments: str, **more: object) -> str:
     """The one line that it says, having changed nothing."""
     status, out, err = machine.run(*SHORT, *arguments, **more)
-    errors = [line for line in err.splitlines() if line.startswith("local: error: ")]
+    errors = [line for line in err.splitlines() if line.startswith("wqlab local: error: ")]
     assert (status, out, len(errors)) == (1, "", 1), err
     assert err.splitlines()[-1] == errors[0]
     assert machine.size.read_text() == "8\n" and not machine.loaded()
@@ -314,18 +330,57 @@ def test_no_modules(machine: Machine) -> None:
 def test_no_headers_but_the_module_is_installed(machine: Machine) -> None:
     (machine.root / f"lib/modules/{RELEASE}/build/Makefile").unlink()
     # mainline's module of that name is another one
-    machine.put("modinfo", "nr_threads:Number of threads (int)\nwq_items:Items (int)\n")
-    assert f"linux-headers-{RELEASE}" in refused(machine)
+    machine.put("modinfo", MAINLINES)
+    said = refused(machine)
+    for package in (
+        f"linux-headers-{RELEASE} (Debian, Ubuntu)",
+        f"kernel-devel-{RELEASE} (Fedora)",
+        "kernel-default-devel (openSUSE)",
+        "linux-headers (Arch)",
+    ):
+        assert package in said
     machine.put("modinfo", "scopes:Affinity scopes (charp)\nsleep_us:Time (charp)\n")
     assert machine.run(*SHORT)[0] == 0
     assert machine.calls()[0].startswith("test_workqueue mode=serial")
     assert not (machine.root / "made").exists()
 
 
+def test_module_of_that_name_in_mainline(machine: Machine) -> None:
+    """It is what modprobe would load, and not what is measured."""
+    machine.put("modinfo", MAINLINES)
+    status, _, err = machine.run(*SHORT, "--no-perf")
+    assert status == 0, err
+    assert "modprobe test_workqueue would load mainline's" in err
+    assert (machine.root / "made").exists() and machine.calls()[0].startswith("mode=serial")
+
+
+@pytest.mark.parametrize("tool", ["make", "gcc"])
+def test_tools_that_are_missing_are_named(
+    machine: Machine, tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.only_its_programs(monkeypatch)
+    (machine.root / "bin" / tool).unlink()
+    said = refused(machine)
+    assert f"no {tool} to build test_workqueue with: install {tool} (Debian, Ubuntu)" in said
+    for name in ("Debian", "Ubuntu", "Fedora", "openSUSE", "Arch"):
+        assert name in said
+
+
+def test_kernel_that_clang_has_built(machine: Machine) -> None:
+    config = f"lib/modules/{RELEASE}/build/include/config/auto.conf"
+    machine.put(config, "CONFIG_CC_IS_CLANG=y\n")
+    machine.program("clang", "true")
+    assert machine.run(*SHORT, "--no-perf")[0] == 0
+    assert "LLVM=1" in (machine.root / "made").read_text().split()
+
+
 def test_already_loaded(machine: Machine) -> None:
-    (machine.root / "sys/module/test_workqueue").mkdir(parents=True)
+    loaded = machine.put("sys/module/test_workqueue/initstate", "live\n").parent
     status, _, err = machine.run(*SHORT)
     assert status == 1 and "rmmod test_workqueue" in err
+    (loaded / "initstate").unlink()
+    status, _, err = machine.run(*SHORT)
+    assert status == 1 and "built into the running kernel" in err
     assert machine.loaded() and not machine.calls()
 
 
@@ -336,10 +391,12 @@ def test_file_of_another_kernel_is_kept(machine: Machine) -> None:
     assert machine.out.read_text() == before
 
 
-@pytest.mark.parametrize("option", [("--runs", "0"), ("--sizes", "0"), ("--modes", "fast")])
-def test_bad_options(machine: Machine, option: tuple[str, str]) -> None:
-    status, _, err = machine.run(*option)
-    assert status == 2 and "scripts/local: error:" in err.splitlines()[-1]
+@pytest.mark.parametrize(
+    "option", ["--runs 0", "--sizes 0", "--modes fast", "--watch 0", "--watch 1 --quick", "--out /"]
+)
+def test_bad_options(machine: Machine, option: str) -> None:
+    status, _, err = machine.run(*option.split())
+    assert status == 2 and "wqlab local: error:" in err.splitlines()[-1]
     assert not machine.calls()
 
 
@@ -407,7 +464,7 @@ def under_perf(machine: Machine) -> Results:
 
 def test_perf(machine: Machine) -> None:
     perfs = [boot for boot in under_perf(machine).boots if boot.perf]
-    assert [boot.runs[0].split("scopes=")[1] for boot in perfs] == ["cache", "cache_shard"]
+    assert [boot.runs[0]["scopes"] for boot in perfs] == [["cache"], ["cache_shard"]]
     for boot in perfs:
         assert boot.perf and boot.perf.slowpath_percent == 32.0
         assert boot.perf.why_not == "" and boot.rows
@@ -442,26 +499,177 @@ def test_perf_without_tracepoints_says_why(machine: Machine) -> None:
 
 def test_no_perf_says_why(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine.root / "bin/perf").unlink()
-    for name in ("bash", "sh", "cat", "mkdir", "rmdir", "wc"):
-        found = shutil.which(name)
-        assert found
-        (machine.root / "bin" / name).symlink_to(found)
-    monkeypatch.setenv("PATH", "")
+    machine.only_its_programs(monkeypatch)
     results = under_perf(machine)
     assert len(results.boots) == 1
     assert "locks and the share of the slow path: perf is not installed" in results.notes
 
 
+# --- the verdict -------------------------------------------------------------------------
+
+
+def quickly(machine: Machine, *options: str, **rates: int) -> str:
+    """The last paragraph, joined, of a kernel with these rates."""
+    for scope, rate in rates.items():
+        machine.put(f"rate-{scope}", str(rate))
+    status, out, err = machine.run("--modes", "serial", "--sizes", "", *options)
+    assert status == 0, err
+    return " ".join(out.rpartition("\n\n")[2].split())
+
+
+def test_quick_is_one_load_per_mode_and_says_so(machine: Machine) -> None:
+    status, out, err = machine.run("--quick")
+    assert status == 0, err
+    modes = [call.split()[0] for call in machine.calls() if "scopes=cpu," in call]
+    assert modes == [f"mode={mode}" for mode in ("serial", "burst", "fanout", "sleep", "chain")]
+    assert {call.rpartition("size=")[2] for call in machine.calls()} == {"8"}
+    assert "items=10000" in machine.calls()[0]
+    assert "from one load: measure without --quick" in " ".join(out.split())
+
+
+def test_verdict(machine: Machine) -> None:
+    said = quickly(machine, cache=700_000, cpu=3_200_000, cache_shard=2_900_000)
+    assert said.startswith(
+        "Is it you? cache: 0.7 M items/s, cpu: 3.2 M items/s, cache_shard: 2.9 M items/s: "
+        "pool->lock is your bottleneck."
+    )
+    assert "32.0 % of all cycles were spent in native_queued_spin_lock_slowpath" in said
+    assert "The default scope is cache_shard." in said and "one load" not in said
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((1000, 1249), "there is little to gain here"),
+        ((1000, 900), "there is little to gain here"),
+        ((1000, 1250), "pool->lock costs you something"),
+        ((1000, 1999), "pool->lock costs you something"),
+        ((1000, 2000), "pool->lock is your bottleneck"),
+    ],
+)
+def test_verdict_is_by_the_rule(machine: Machine, rates: tuple[int, int], said: str) -> None:
+    machine.size.unlink()  # no scope cache_shard, as in stock kernels
+    cache, cpu = rates
+    found = quickly(machine, "--no-perf", cache=cache, cpu=cpu)
+    assert f"cache: {cache:,} items/s, cpu: {cpu:,} items/s: {said}" in found
+    assert "%" not in found
+
+
+def test_no_verdict_where_loads_overlap(machine: Machine) -> None:
+    """One load of three in scope cache as fast as those in scope cpu."""
+    machine.put("rate-cache.2", "5000")
+    said = quickly(machine, "--no-perf", "--runs", "3", cache=1000)
+    assert "this cannot be told: measure again" in said and "bottleneck" not in said
+
+
+def test_scopes_that_differ_without_waiting(machine: Machine) -> None:
+    machine.put("shares", "    0.42%  [k] native_queued_spin_lock_slowpath\n")
+    said = quickly(machine, cache=1000, cpu=5000)
+    assert "hardly any cycles are spent waiting for pool->lock" in said
+    assert "bottleneck" not in said
+
+
+def test_no_verdict_without_the_modes_it_takes(machine: Machine) -> None:
+    status, out, _ = machine.run("--modes", "burst", "--sizes", "", "--no-perf", "--runs", "1")
+    assert status == 0 and "no verdict" in out
+
+
+# --- watching ----------------------------------------------------------------------------
+
+# As perf 6.1 prints call chains
+CHAINS = """
+    21.40%  [k] native_queued_spin_lock_slowpath                     -      -
+9.10% native_queued_spin_lock_slowpath;_raw_spin_lock;__queue_work;queue_work_on;btrfs_queue_work;x
+4.90% native_queued_spin_lock_slowpath;_raw_spin_lock;__queue_work.part.0;queue_work_on;crypt_map
+3.20% native_queued_spin_lock_slowpath;_raw_spin_lock_irq;process_one_work;worker_thread;kthread
+3.00% native_queued_spin_lock_slowpath;raw_spin_rq_lock_nested;try_to_wake_up;kick_pool;__queue_work
+1.20% native_queued_spin_lock_slowpath;_raw_spin_lock_irqsave;__wake_up;ep_poll_callback
+    10.00%  [k] __queue_work                                         -      -
+10.00% __queue_work;queue_work_on;btrfs_queue_work
+"""
+
+
+def test_watch(machine: Machine) -> None:
+    machine.put("chains", CHAINS)
+    status, out, err = machine.run("--watch", "1")
+    assert status == 0, err
+    rows = [line.split() for line in out.splitlines()[1:4]]
+    assert rows == [
+        ["9.10", "__queue_work", "btrfs_queue_work"],
+        ["4.90", "__queue_work", "crypt_map"],
+        ["3.20", "process_one_work", "kthread"],
+    ]
+    assert "21.4 % of all cycles" in out and "17.2 % in workqueue code" in out
+    assert "pool->lock is your bottleneck" in out and "ep_poll" not in out
+    # nothing was loaded, built, changed or stored
+    assert not machine.calls() and not (machine.root / "made").exists() and not machine.out.exists()
+    assert any("record -a" in line for line in machine.perf_calls())
+
+
+@pytest.mark.parametrize(
+    ("percent", "said"),
+    [
+        ("9.99", "costs you something"),
+        ("10.00", "is your bottleneck"),
+        ("1.99", "there is little to gain here"),
+    ],
+)
+def test_watch_is_by_the_rule(machine: Machine, percent: str, said: str) -> None:
+    name = "native_queued_spin_lock_slowpath"
+    machine.put("chains", f"  30.00%  [k] {name}\n{percent}% {name};_raw_spin_lock;worker_thread\n")
+    status, out, _ = machine.run("--watch", "1")
+    assert status == 0 and said in out
+
+
+def test_watch_of_an_idle_machine(machine: Machine) -> None:
+    machine.put("chains", "    3.00%  [k] intel_idle  -  -\n3.00% intel_idle;cpuidle_enter\n")
+    status, out, _ = machine.run("--watch", "1")
+    assert status == 0 and out.startswith("0.0 % of all cycles")
+
+
+def test_watch_needs_cycles(machine: Machine) -> None:
+    machine.put("no-cycles")
+    status, out, err = machine.run("--watch", "1")
+    assert (status, out) == (77, "") and "cycles event is not supported" in err
+    (machine.root / "no-cycles").unlink()
+    machine.put("event", "cpu-clock\n")
+    status, out, err = machine.run("--watch", "1")
+    assert (status, out) == (77, "") and "this machine counts none" in err
+
+
+def test_watch_needs_perf(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    (machine.root / "bin/perf").unlink()
+    machine.only_its_programs(monkeypatch)
+    status, _, err = machine.run("--watch", "1")
+    assert status == 77 and "linux-perf (Debian, Ubuntu), perf (Fedora)" in err
+
+
+def ended(pid: int) -> bool:
+    """The process is gone, or waits for nothing but to be reaped."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_watch_that_is_ended_leaves_nothing_running(machine: Machine) -> None:
+    machine.program("sleep", "echo $$ >$ROOT/slept\nexec /bin/sleep 60")
+    program = machine.start("--watch", "60")
+    wait_for(machine.root / "slept")
+    time.sleep(0.1)
+    pid = int((machine.root / "slept").read_text())
+    program.send_signal(signal.SIGTERM)
+    program.communicate(timeout=20)
+    assert program.returncode == 143 and ended(pid)
+
+
 def test_result_is_what_report_reads(machine: Machine) -> None:
     assert machine.run(*SHORT)[0] == 0
+    page = machine.out.parent / "page"
     done = subprocess.run(
-        [
-            sys.executable,
-            ROOT / "scripts/report",
-            machine.out,
-            "--out",
-            machine.out.parent / "page",
-        ],
+        [sys.executable, "-m", "wqlab", "report", machine.out, "--out", page],
+        cwd=ROOT,
         text=True,
         capture_output=True,
         check=False,
@@ -469,4 +677,4 @@ def test_result_is_what_report_reads(machine: Machine) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "32.0 %" in done.stdout and "no scope" not in done.stdout
-    assert json.loads(machine.out.read_text())["schema"] == 2
+    assert json.loads(machine.out.read_text())["schema"] == 3

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What tests need made: kernels, boots, KUnit runs, searches of models.
+
+It is made ahead of the tests, side by side as far as the cores of this machine reach, in a
+process of its own: no test that changes the environment or catches the output disturbs it, and
+when pytest ends, however it ends, that process ends with all that it has started.
+
+    @dataclass(frozen=True)
+    class Sum(Need):
+        a: int
+        b: int
+
+        def make(self, farm: Making) -> int:
+            return self.a + self.b
+
+    @pytest.mark.needs(Sum(1, 2))
+    def test_sum(made: int) -> None:
+        assert made == 3
+
+Equal needs are made once. What a test did not select is not made.
+"""
+
+import multiprocessing
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from wqlab.problem import Problem, Skipped
+from wqlab.run import STARTED, end_all, terminated
+
+ALL = 1_000_000  # for Need.cores: as many as there are
+# MiB for what is made at the same time
+MEMORY = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20 * 0.8)
+TICK = 0.1  # seconds between two checks for what is done and whether pytest is still there
+BEAT = 60.0  # seconds without news after which the terminal is told what is being made
+LIMIT = 3600.0  # seconds that a test waits for what it needs
+END_LIMIT = 30.0  # seconds for everything to end when it is no longer wanted
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that tests need; a frozen dataclass, whose result can be pickled."""
+
+    @property
+    def cores(self) -> int:
+        """How many cores its making keeps busy; one that wants more than one starts as soon as
+        one is free, and is nice to the others."""
+        return 1
+
+    @property
+    def memory(self) -> int:
+        """MiB that its making takes."""
+        return 500
+
+    @property
+    def guess(self) -> float:
+        """The seconds that it takes, as long as it was never made here."""
+        return 10.0
+
+    @property
+    def before(self) -> Sequence["Need"]:
+        """What has to be made before; if that fails, this fails."""
+        return ()
+
+    def make(self, farm: "Making") -> Any:
+        raise NotImplementedError
+
+
+class Making:
+    """What a need has at hand while it is made."""
+
+    def __init__(self, results: Mapping[Need, Any], options: Any) -> None:
+        self._results = results
+        self._lock = threading.Lock()
+        self._taken: dict[str, set[int]] = {}
+        self.options = options  # pytest's
+
+    def __getitem__(self, need: Need) -> Any:
+        """The result of one of those that are made before."""
+        return self._results[need]
+
+    def place(self, name: str) -> "Place":
+        """A name that nobody else has at this time, as "uml-0": for trees that are built in."""
+        return Place(self, name)
+
+
+class Place:
+    def __init__(self, making: Making, name: str) -> None:
+        self.making, self.name, self.number = making, name, 0
+
+    def __enter__(self) -> str:
+        with self.making._lock:
+            taken = self.making._taken.setdefault(self.name, set())
+            while self.number in taken:
+                self.number += 1
+            taken.add(self.number)
+        return f"{self.name}-{self.number}"
+
+    def __exit__(self, *_: object) -> None:
+        with self.making._lock:
+            self.making._taken[self.name].discard(self.number)
+
+
+@dataclass(frozen=True)
+class Made:
+    """How the making of a need has ended."""
+
+    result: Any = None
+    wrong: str = ""  # why there is no result
+    skipped: str = ""  # why it cannot be had here
+    seconds: float = 0.0
+
+
+def with_before(needs: Iterable[Need]) -> list[Need]:
+    """The needs and what has to be made before them, each once, in an order that works."""
+    found: dict[Need, None] = {}
+
+    def add(need: Need) -> None:
+        if need not in found:
+            for other in need.before:
+                add(other)
+            found[need] = None
+
+    for need in needs:
+        add(need)
+    return list(found)
+
+
+class Farm:
+    """Makes needs in a process of its own. Equal needs are one."""
+
+    def __init__(
+        self,
+        needs: Iterable[Need],
+        *,
+        options: Any = None,
+        cores: int | None = None,
+        known: Mapping[str, float] | None = None,
+        log: Path | None = None,
+        terminal: int = 2,
+    ) -> None:
+        """`known` has the seconds that needs took in an earlier run, by their names. What the
+        makers say goes to `log`, one line for each need done to the file descriptor `terminal`."""
+        self.needs = with_before(needs)
+        self.made: dict[Need, Made] = {}
+        self.cores = cores or len(os.sched_getaffinity(0))
+        self._known = known or {}
+        self._gone = False
+        self._process: BaseProcess | None = None
+        if not self.needs:
+            return
+        context = multiprocessing.get_context("fork")
+        self._pipe, pipe = context.Pipe()
+        self._process = context.Process(
+            target=self._run, args=(pipe, self._pipe, options, log, terminal)
+        )
+        self._process.start()
+        pipe.close()
+
+    # Here
+
+    def take(self, need: Need) -> Made:
+        """How the need's making ended; waits for it."""
+        deadline = time.monotonic() + LIMIT
+        while need not in self.made:
+            if self._gone:
+                return Made(wrong="cancelled before it was made")
+            if time.monotonic() > deadline:
+                return Made(wrong=f"not made in {LIMIT:.0f} s")
+            self._receive(1.0)
+        return self.made[need]
+
+    def _receive(self, wait: float) -> bool:
+        try:
+            if self._pipe.poll(wait):
+                index, made = self._pipe.recv()
+                self.made[self.needs[index]] = made
+                return True
+        except (EOFError, OSError):
+            self._gone = True
+        return False
+
+    def close(self) -> None:
+        """Cancel what is not made yet; leave nothing behind."""
+        if not self._process:
+            return
+        while not self._gone and self._receive(0):
+            pass
+        self._gone = True
+        self._pipe.close()
+        self._process.join(END_LIMIT)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process = None
+
+    def slowest(self, number: int) -> list[tuple[float, Need]]:
+        found = [(made.seconds, need) for need, made in self.made.items()]
+        return sorted(found, key=lambda pair: -pair[0])[:number]
+
+    # In the other process
+
+    def _run(
+        self, pipe: Connection, other: Connection, options: Any, log: Path | None, terminal: int
+    ) -> None:
+        other.close()
+        # Ctrl-C is for pytest, which then closes the pipe. Not ignored: programs would inherit it.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, terminated)
+        self._terminal = os.dup(terminal)
+        if log:
+            log.parent.mkdir(parents=True, exist_ok=True)
+        out = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        for ours in (1, 2):
+            os.dup2(out, ours)
+        sys.stdout = sys.stderr = os.fdopen(out, "w", buffering=1)
+        try:
+            self._make_all(pipe, options)
+        except (BrokenPipeError, EOFError, ConnectionError):
+            pass  # pytest has ended
+        finally:
+            end_all()
+
+    def _tell(self, text: str) -> None:
+        line = f"[{time.monotonic() - STARTED:4.0f}s] {text}\n"
+        os.write(self._terminal, line.encode())
+
+    def _make_all(self, pipe: Connection, options: Any) -> None:
+        seconds = {need: self._known.get(str(need), need.guess) for need in self.needs}
+        rank = self._ranks(seconds)
+        waiting = sorted(self.needs, key=lambda need: -rank[need])
+        running: dict[Need, tuple[float, int]] = {}  # since when, on how many cores
+        results: dict[Need, Any] = {}
+        done: queue.Queue[tuple[Need, Made]] = queue.Queue()
+        ready: queue.Queue[tuple[int, Made]] = queue.Queue()
+        making = Making(results, options)
+        told = time.monotonic()
+
+        def send() -> None:
+            # pytest reads when it needs something: that must not hold up what is made
+            while True:
+                index, made = ready.get()
+                try:
+                    pipe.send((index, made))
+                except OSError:
+                    return  # pytest has ended
+                except Exception as error:  # noqa: BLE001
+                    wrong = f"its result cannot be sent: {error}"
+                    pipe.send((index, Made(None, wrong, "", made.seconds)))
+
+        threading.Thread(target=send, daemon=True).start()
+
+        def make(need: Need) -> None:
+            if need.cores > 1:  # of a thread, as Linux has it; its programs inherit it
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
+            begin = time.monotonic()
+            result, wrong, skipped = None, "", ""
+            try:
+                result = need.make(making)
+            except Skipped as error:
+                skipped = str(error) or "skipped"
+            except Problem as error:
+                wrong = str(error) or "failed"
+            except BaseException:  # noqa: BLE001
+                wrong = traceback.format_exc()
+            done.put((need, Made(result, wrong, skipped, time.monotonic() - begin)))
+
+        while len(self.made) < len(self.needs):
+            # The first that can start does; nothing overtakes one that just lacks a core.
+            free = self.cores - sum(cores for _, cores in running.values())
+            memory = MEMORY - sum(need.memory for need in running)
+            for need in list(waiting):
+                if free < 1:
+                    break
+                if need.memory > memory and running:
+                    continue
+                before = [self.made.get(other) for other in need.before]
+                if bad := next(
+                    (made for made in before if made and (made.wrong or made.skipped)), None
+                ):
+                    waiting.remove(need)
+                    done.put((need, Made(None, bad.wrong, bad.skipped)))
+                elif all(before):
+                    waiting.remove(need)
+                    running[need] = time.monotonic(), min(need.cores, self.cores)
+                    free -= running[need][1]
+                    memory -= need.memory
+                    threading.Thread(target=make, args=(need,), daemon=True).start()
+            try:
+                need, made = done.get(timeout=TICK)
+            except queue.Empty:
+                if pipe.poll(0):  # nothing is ever sent: it was closed
+                    return
+                if time.monotonic() - told > BEAT:
+                    told = time.monotonic()
+                    names = [
+                        f"{need} ({told - begin:.0f} s)" for need, (begin, _) in running.items()
+                    ]
+                    self._tell(f"making {', '.join(names)}")
+                continue
+            running.pop(need, None)
+            results[need] = made.result
+            self.made[need] = made
+            ready.put((self.needs.index(need), made))
+            told = time.monotonic()
+            outcome = "failed: " if made.wrong else "skipped: " if made.skipped else ""
+            self._tell(
+                f"[{len(self.made)}/{len(self.needs)}] {outcome}{need} ({made.seconds:.0f} s)"
+                + self._left([*waiting, *running], seconds, rank)
+            )
+        while not pipe.poll(BEAT):  # until pytest has read it all
+            pass
+
+    def _ranks(self, seconds: Mapping[Need, float]) -> dict[Need, float]:
+        """The seconds from the start of a need to the end of the last one that waits for it."""
+        rank = dict(seconds)
+        for need in reversed(self.needs):
+            for other in need.before:
+                rank[other] = max(rank[other], seconds[other] + rank[need])
+        return rank
+
+    def _left(
+        self, rest: Sequence[Need], seconds: Mapping[Need, float], rank: Mapping[Need, float]
+    ) -> str:
+        """As ", about 3 min left"; "" at the end."""
+        if not rest:
+            return ""
+        work = sum(seconds[need] * min(need.cores, self.cores) for need in rest)
+        left = max(work / self.cores, *(rank[need] for need in rest), 0)
+        return f", about {left:.0f} s left" if left < 90 else f", about {left / 60:.0f} min left"

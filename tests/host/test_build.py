@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wqlab build, with a kernel whose make does little.
+
+Seen failing: with what the comment above each test names.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_kernel import Project, make_project, write
+
+from wqlab.arch import ARCHES
+from wqlab.bases import load_base, series_names
+from wqlab.build import UML, flavours, fragments, wanted
+from wqlab.obtain import Source
+
+# What a build is made of: the image says what was configured and compiled.
+MAKEFILE = """\
+VERSION = 6
+PATCHLEVEL = 12
+SUBLEVEL = 117
+tinyconfig:
+	echo CONFIG_TINY=y >$(O)/.config
+olddefconfig:
+	test ! -e lose || sed -i "/$$(cat lose)/d" $(O)/.config
+bzImage:
+	mkdir -p $(O)/arch/x86/boot $(O)/include/config $(O)/lib
+	test ! -e Kbuild.sh || O=$(O) sh ./Kbuild.sh
+	cat kernel/workqueue.c >$(O)/arch/x86/boot/bzImage
+	echo 6.12.117 >$(O)/include/config/kernel.release
+	echo in the tree >$(O)/lib/test_workqueue.ko
+	touch $(O)/compiled
+vmlinux:
+	echo types >$(O)/vmlinux
+modules:
+	test -z "$(M)" || cp $(M)/test_workqueue.c $(M)/test_workqueue.ko
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = make_project(tmp_path)
+    for name in ("Kbuild", "test_workqueue.c", "test_workqueue.h"):
+        write(project.top / "lib" / name, f"{name} of lib/\n")
+    set_source(project, MAKEFILE)
+    return project
+
+
+def set_source(project: Project, makefile: str, **files: str) -> None:
+    project.commit(
+        project.base, "make", **{"Makefile": makefile, "tools/workqueue/wq_dump.py": "#\n", **files}
+    )
+
+
+def build(
+    project: Project, *words: str | Path, flavour: str = "bench", **env: str
+) -> subprocess.CompletedProcess[str]:
+    return project.lab(
+        *("build", "--ksrc", project.base, "--flavour", flavour, *words), ARCH="x86_64", **env
+    )
+
+
+def result_of(done: subprocess.CompletedProcess[str]) -> Path:
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
+
+
+# Broken on purpose: a key without the patches, the compiler or the configuration.
+def test_the_same_build_is_done_once(project: Project) -> None:
+    result = result_of(build(project))
+    about = json.loads((result / "build.json").read_text())
+    assert about["key"] == result.name and len(about.pop("config_sha256")) == 64
+    gcc = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True).stdout
+    assert about == {
+        "key": result.name,
+        "base": "6.12",
+        "version": "6.12.117",
+        "patches": 3,
+        "flavour": "bench",
+        "arch": "x86_64",
+        "compiler": gcc.splitlines()[0],
+        "overlay": "",
+    }
+    assert (result / "include/config/kernel.release").read_text() == "6.12.117\n"
+    config = (result / ".config").read_text().splitlines()
+    assert config[0] == "CONFIG_TINY=y" and "CONFIG_PREEMPT=y" in config
+    assert (result / "wq_dump.py").exists()
+
+    # The kernel's make need not run again.
+    path = project.shim("make", "exit 1")
+    assert result_of(build(project, PATH=path)) == result
+    stock = build(project, "--patches", "0", PATH=path)
+    assert stock.returncode == 1 and "the configuration failed" in stock.stderr
+    results = {
+        result,
+        result_of(build(project, "--patches", "0")),
+        result_of(build(project, "--patches", "1")),
+        result_of(build(project, flavour="lockstat")),
+        result_of(build(project, "--module")),
+    }
+    write(project.top / "configs/bench", "CONFIG_OTHER=y\n")
+    results.add(result_of(build(project)))
+    project.shim("make", 'exec "$REAL" "$@"')
+    path = project.shim("gcc", "echo gcc 99")
+    results.add(result_of(build(project, PATH=path)))
+    assert len(results) == 7
+
+
+# Broken on purpose: the module of the tree taken; the objects of the module left over.
+def test_module_is_that_of_lib(project: Project) -> None:
+    module = result_of(build(project, "--module")) / "lib/test_workqueue.ko"
+    assert module.read_text() == "test_workqueue.c of lib/\n"
+    write(project.top / "lib/test_workqueue.c", "changed\n")
+    module = result_of(build(project, "--module")) / "lib/test_workqueue.ko"
+    assert module.read_text() == "changed\n"
+    assert (result_of(build(project)) / "lib/test_workqueue.ko").read_text() == "in the tree\n"
+
+
+# Broken on purpose: what was lost not noticed; the configuration taken for good afterwards.
+def test_lost_symbol_is_an_error(project: Project) -> None:
+    set_source(project, MAKEFILE, lose="CONFIG_KEXEC\n")
+    for _ in range(2):
+        done = build(project)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "the final configuration lost CONFIG_KEXEC=y: what do they depend on?" in done.stderr
+    set_source(project, MAKEFILE, lose="CONFIG_VT=n\n")
+    result_of(build(project))
+
+
+# Broken on purpose: the files not put back; each file of the tree written; the key without it.
+def test_changes_on_top_are_undone(project: Project) -> None:
+    plain = result_of(build(project))
+    diff = project.tmp / "break.diff"
+    text = (plain / "arch/x86/boot/bzImage").read_text()
+    assert "one\n" in text
+    write(
+        diff,
+        "--- a/kernel/workqueue.c\n+++ b/kernel/workqueue.c\n@@ -9,4 +9,4 @@\n"
+        " wq line 8\n wq line 9\n-one\n+broken\n two\n",
+    )
+    changed = result_of(build(project, "--diff", diff))
+    assert (changed / "arch/x86/boot/bzImage").read_text() == text.replace("one\n", "broken\n")
+    assert json.loads((changed / "build.json").read_text())["overlay"]
+    assert changed != plain
+
+    [tree] = (project.tmp / "cache/unbound-workqueue/work").glob("*/overlay/linux")
+    assert project.git(tree, "status", "--porcelain") == ""
+    assert (tree / "kernel/workqueue.c").read_text() == text
+    objects = tree / "build-x86_64-bench"
+    compiled = (objects / "compiled").stat().st_mtime_ns
+    assert (tree / "kernel/workqueue.c").stat().st_mtime_ns > compiled  # is compiled again
+    again = (tree / "Kbuild").stat().st_mtime_ns
+    result_of(build(project, "--diff", diff, flavour="lockstat"))
+    assert (tree / "Kbuild").stat().st_mtime_ns == again
+
+    write(diff, diff.read_text().replace("-one", "-none"))
+    done = build(project, "--diff", diff)
+    assert (done.returncode, done.stdout) == (1, "") and "does not apply" in done.stderr
+
+
+# Broken on purpose: checked only after the source was obtained.
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--flavour", "fast"], "invalid choice: 'fast'"),
+        (["--flavour", "bench", "--patches", "4"], "the series of 6.12 has 3"),
+        (["--flavour", "bench", "--patches", "one"], "'one' is not a number of patches"),
+        (["--flavour", "bench", "--base", "5.4"], "unknown base '5.4'"),
+        (["--flavour", "bench", "--diff", "no.diff"], "no.diff does not exist"),
+    ],
+)
+def test_wrong_options(project: Project, words: list[str], says: str) -> None:
+    path = project.shim("apt-get", "exit 99")
+    done = project.lab("build", *words, PATH=path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert not (project.tmp / "cache/unbound-workqueue").exists()
+
+
+# Broken on purpose: ARCH of the environment not read.
+def test_unknown_architecture(project: Project) -> None:
+    done = project.lab("build", "--flavour", "bench", "--ksrc", project.base, ARCH="vax")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ARCH=vax: the architectures are: x86_64" in done.stderr
+
+
+# --- at the same time -------------------------------------------------------------------------
+
+
+def start(project: Project, flavour: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "wqlab", "build", "--ksrc", project.base, "--flavour", flavour],
+        env=project.env(PYTHONPATH=str(project.top), ARCH="x86_64"),
+        cwd=project.tmp,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+# Broken on purpose: one lock for all builds.
+def test_two_flavours_side_by_side(project: Project) -> None:
+    meet = project.tmp / "meet"
+    meet.mkdir()
+    set_source(
+        project,
+        MAKEFILE,
+        **{
+            "Kbuild.sh": f"touch {meet}/$(basename $O)\n"
+            f"for i in $(seq 100); do [ $(ls {meet} | wc -l) != 2 ] || exit 0; sleep 0.1; done\n"
+            "exit 1\n"
+        },
+    )
+    builds = [start(project, "bench"), start(project, "lockstat")]
+    said = [build.communicate(timeout=60)[1] for build in builds]
+    assert [build.returncode for build in builds] == [0, 0], said
+
+
+def running(text: str) -> list[int]:
+    """The processes that have this text in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in words and int(path.parent.name) != os.getpid():
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_for(condition: Callable[[], object]) -> bool:
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return bool(condition())
+
+
+# Broken on purpose: only the program itself ended.
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_end_of_a_build_ends_all(project: Project, number: signal.Signals) -> None:
+    marker = f"{600 + os.getpid() / 1e7:.7f}"
+    set_source(project, MAKEFILE, **{"Kbuild.sh": f"sleep {marker}\n"})
+    first = start(project, "bench")
+    assert wait_for(lambda: running(f"sleep {marker}"))
+    first.send_signal(number)
+    first.communicate(timeout=30)
+    assert first.returncode == 128 + number
+    assert not running(f"sleep {marker}") and not running(str(project.tmp / "cache"))
+
+
+# Broken on purpose: a lock that make inherits; make left to itself.
+def test_killed_build_holds_no_lock(project: Project) -> None:
+    marker = f"{600 + os.getpid() / 1e7:.7f}"
+    set_source(project, MAKEFILE, **{"Kbuild.sh": f"sleep {marker}\n"})
+    first = start(project, "bench")
+    assert wait_for(lambda: running(f"sleep {marker}"))
+    first.kill()
+    first.communicate(timeout=30)
+    assert wait_for(lambda: not running("make -C " + str(project.tmp)))
+    left = running(f"sleep {marker}")  # what a make that was killed has not ended
+    second = start(project, "bench")
+    assert wait_for(lambda: len(running(f"sleep {marker}")) > len(left))
+    second.terminate()
+    assert "waiting for another run" not in second.communicate(timeout=30)[1]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+
+
+# --- configs/ ---------------------------------------------------------------------------------
+
+
+# Broken on purpose: KUnit in `common`; a misspelt fragment.
+def test_flavours() -> None:
+    source = Source(load_base("6.12"), Path("/nonexistent"), "6.12.117")
+    for name, flavour in flavours().items():
+        arch = UML if flavour.arch else ARCHES[0]
+        lines = wanted(source, source.count(None), fragments(flavour, arch))
+        has_kunit = "CONFIG_KUNIT=y" in lines
+        assert has_kunit == (name not in ("bench", "lockstat")), name
+        assert any("KUNIT" in line for line in lines) == has_kunit
+        symbols = [line.partition("=")[0] for line in lines]
+        assert len(symbols) == len(set(symbols)) or name in ("find", "kcsan"), name
+
+
+# Broken on purpose: only the configuration `series` made to fit.
+def test_symbols_of_patches_that_are_missing() -> None:
+    for name in series_names():
+        base = load_base(name)
+        source = Source(base, Path("/nonexistent"), name)
+        paths = fragments(flavours()["test"], ARCHES[0])
+        everything = set(wanted(source, source.count(None), paths))
+        assert "CONFIG_WORKQUEUE_KUNIT_TEST=y" in everything
+        for count in range(len(base.patches) + 1):
+            added = {
+                symbol
+                for patch in base.patches[:count]
+                for symbol in re.findall(r"^\+config (\w+)", patch.text, re.MULTILINE)
+            }
+            left = everything - set(wanted(source, count, paths))
+            assert {line[7:].partition("=")[0] for line in left}.isdisjoint(added)
+            assert count or left == {
+                "CONFIG_TEST_WORKQUEUE=m",
+                "CONFIG_WORKQUEUE_KUNIT_TEST=y",
+                "CONFIG_WQ_TORTURE_TEST=m",
+            }

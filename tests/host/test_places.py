@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What bash and Python both know, they know alike.
+
+Seen failing: with another folder in common.sh, and with bases in the order of their names.
+"""
+
+import subprocess
+
+import pytest
+
+from wqlab.bases import base_names, default_base, series_names
+from wqlab.places import CACHE, ROOT
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ('echo "$CACHE"', str(CACHE)),
+        ('echo "$ROOT"', str(ROOT)),
+        ("list_bases", "\n".join(base_names())),
+        ("list_series", "\n".join(series_names())),
+        ("default_base", default_base()),
+    ],
+)
+def test_one_value(words: str, value: str) -> None:
+    script = f'. "{ROOT}/scripts/common.sh"; {words}'
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, timeout=20
+    )
+    assert done.stdout.strip() == value

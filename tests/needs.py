@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernels and boots that tests need."""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from farm import ALL, Making, Need
+
+from wqlab import vm
+from wqlab.arch import find_arch
+from wqlab.build import build, diff_overlay
+from wqlab.kunit import Report, parse
+from wqlab.obtain import Source, obtain
+from wqlab.places import BUILD, ROOT
+from wqlab.scenario import find_scenario
+
+CULLING = ROOT / "tests/mutants/culling.diff"
+HOST_CORES = len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Obtained(Need):
+    """The source of --base or --ksrc."""
+
+    guess = 2.0
+
+    def make(self, farm: Making) -> Source:
+        return obtain(farm.options.base, farm.options.ksrc)
+
+
+SOURCE = Obtained()
+
+
+@dataclass(frozen=True)
+class Kernel(Need):
+    """A kernel of a flavour, with the first patches of the series (None: all)."""
+
+    flavour: str
+    patches: int | None = None
+    diff: Path | None = None  # put on top
+    cores = ALL
+    guess = 200.0
+    before = (SOURCE,)
+
+    def __str__(self) -> str:
+        patches = "" if self.patches is None else f", {self.patches} patches"
+        return f"kernel: {self.flavour}{patches}{f', {self.diff.name}' if self.diff else ''}"
+
+    def make(self, farm: Making) -> vm.Kernel:
+        source = farm[SOURCE]
+        overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
+        return vm.find_kernel(build(source, self.flavour, patches=self.patches, overlay=overlay))
+
+
+@dataclass(frozen=True)
+class DebianKernel(Need):
+    """Debian's own kernel, with test_workqueue built for it."""
+
+    guess = 60.0
+
+    def __str__(self) -> str:
+        return "kernel: Debian's own"
+
+    def make(self, farm: Making) -> vm.Kernel:
+        from wqlab import debian
+
+        return vm.find_kernel(debian.prepare(farm.options.base))
+
+
+TEST = Kernel("test")  # what is measured, with KUnit
+FIND = Kernel("find")  # finds mistakes that otherwise have no effect
+KCSAN = Kernel("kcsan")
+
+
+@dataclass(frozen=True)
+class Accelerator(Need):
+    """The trial boot under KVM, which should have the machine to itself."""
+
+    kernel: Need
+    cores = ALL
+    guess = 5.0
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return (self.kernel,)
+
+    def make(self, farm: Making) -> bool:
+        return vm.kvm_works(farm[self.kernel])
+
+
+@dataclass(frozen=True)
+class Boot(Need):
+    """A boot and the job in it."""
+
+    scenario: str
+    job: str
+    kernel: Need = TEST
+    append: str = ""
+    commands: str = ""
+    timeout: float | None = None  # seconds, if not the scenario's
+
+    def __str__(self) -> str:
+        words = (self.job, "on", self.scenario, f"({self.kernel})", self.append, self.digest)
+        return "boot: " + " ".join(filter(None, words))
+
+    @property
+    def digest(self) -> str:
+        """Of the commands."""
+        return self.commands and hashlib.sha256(self.commands.encode()).hexdigest()[:8]
+
+    @property
+    def guess(self) -> float:
+        return min(find_scenario(self.scenario).timeout / 6, self.timeout or 1e6)
+
+    @property
+    def cores(self) -> int:
+        cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(find_arch())
+        kvm = memo.is_file() and memo.read_text() == "pass\n"
+        # As wqlab.vm.choose_accel: more CPUs than cores are emulated by one thread.
+        threads = min(cpus, HOST_CORES) if kvm or cpus <= HOST_CORES else 1
+        # Beside another boot, a CPU that spins waits long for the one that is not running. That
+        # costs less than idle cores only where the boot is slow by itself.
+        return threads if self.kernel == TEST else max(1, threads // 2)
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return self.kernel, Accelerator(self.kernel)
+
+    def make(self, farm: Making) -> vm.Record:
+        kernel = farm[self.kernel]
+        name = hashlib.sha256(str(self).encode()).hexdigest()[:8]
+        return vm.boot(
+            kernel,
+            find_scenario(self.scenario),
+            self.job,
+            BUILD / f"test/boots/{self.scenario}-{self.job}-{name}",
+            append=self.append,
+            commands=self.commands,
+            timeout=self.timeout,
+            wq_dump=kernel.path / "wq_dump.py" if self.job == "pods" else None,
+        )
+
+
+@dataclass(frozen=True)
+class Suites(Need):
+    """What the KUnit suites of a boot came to."""
+
+    boot: Boot
+
+    def __str__(self) -> str:
+        return f"KUnit of {self.boot}"
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return self.boot, SOURCE
+
+    def make(self, farm: Making) -> tuple[vm.Record, Report]:
+        record = farm[self.boot]
+        return record, report(farm[SOURCE], record.lines)
+
+
+def report(source: Source, lines: list[str]) -> Report:
+    """The guest prints the results of one suite after the other."""
+    suites: list[list[str]] = []
+    for line in lines:
+        if line.startswith("KTAP version"):
+            suites.append([])
+        if suites:
+            suites[-1].append(line)
+    reports = [parse(source.repo, "\n".join([*suite, ""])) for suite in suites]
+    return Report(
+        tuple(case for found in reports for case in found.cases),
+        "; ".join(found.lost for found in reports if found.lost)
+        or ("" if suites else "no suite has reported"),
+    )

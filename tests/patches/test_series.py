@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Each patch of the series builds, and all KUnit cases that are there pass after it.
+
+Seen failing: with a patch that uses an undeclared name (test_compiles_for_smp), that adds a
+function without prototype and a parameter that is not documented (test_no_new_warning), that
+has a space at the end of a line (test_checkpatch); with a kernel that prints no result
+(test_kunit).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from farm import Making, Need
+from needs import HOST_CORES, SOURCE, Boot, Kernel
+from needs import Suites as BootSuites
+
+from wqlab import checks
+from wqlab.bases import Base
+from wqlab.kunit import Report, Uml, build_uml, run_uml
+from wqlab.places import BUILD
+from wqlab.vm import Record
+
+# Each build has a checkout of its own: a few of them are enough.
+JOBS = max(1, HOST_CORES // 4)
+
+
+@dataclass(frozen=True)
+class UmlKernel(Need):
+    """User Mode Linux with the first patches.
+
+    Each file is compiled again when workqueue.h is another one. So the first build with a
+    header goes ahead: the others find in ccache what it has compiled.
+    """
+
+    patches: int
+    first: int  # how many patches have the same header
+    cores = JOBS
+
+    @property
+    def guess(self) -> float:
+        return 120.0 if self.first == self.patches else 20.0
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        alone = self.first == self.patches
+        return (SOURCE,) if alone else (SOURCE, UmlKernel(self.first, self.first))
+
+    def make(self, farm: Making) -> Uml:
+        with farm.place("patches") as place:
+            return build_uml(farm[SOURCE], patches=self.patches, place=place, jobs=JOBS)
+
+
+@dataclass(frozen=True)
+class Suites(Need):
+    """The KUnit cases after a patch."""
+
+    kernel: UmlKernel
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return (self.kernel,)
+
+    def make(self, farm: Making) -> Report:
+        return run_uml(farm[self.kernel], log=BUILD / f"test/kunit/{self.kernel.patches}.log")
+
+
+@dataclass(frozen=True)
+class Compiled(Need):
+    """The files of the series compiled for SMP."""
+
+    patches: int
+    cores = JOBS
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> None:
+        with farm.place("patches") as place:
+            checks.compiles(farm[SOURCE], self.patches, place, JOBS)
+
+
+@dataclass(frozen=True)
+class Warnings(Need):
+    patches: int | None
+    cores = JOBS
+    guess = 40.0
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> set[str]:
+        with farm.place("patches") as place:
+            return checks.warnings(farm[SOURCE], self.patches, place, JOBS)
+
+
+@dataclass(frozen=True)
+class NewWarnings(Need):
+    before = (Warnings(0), Warnings(None))
+
+    def make(self, farm: Making) -> set[str]:
+        base, series = self.before
+        return farm[series] - farm[base]
+
+
+@dataclass(frozen=True)
+class Checkpatch(Need):
+    number: int
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> str:
+        source = farm[SOURCE]
+        with source.hold() as tree:
+            return checks.checkpatch(tree, source.base.patches[self.number - 1])
+
+
+def booted(base: Base, number: int) -> Need:
+    """A boot with lockdep after a patch, and its KUnit cases as soon as there are some."""
+    has_suite = any("+config WORKQUEUE_KUNIT_TEST" in p.text for p in base.patches[:number])
+    boot = Boot("one-llc-12", "kunit", Kernel("debug", patches=number), timeout=300)
+    return BootSuites(boot) if has_suite else replace(boot, job="hello")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each patch, or for each that changes what is built."""
+    base: Base = metafunc.config.getoption("--base")
+    built = [patch.number for patch in base.patches if patch.is_built]
+
+    def suites(number: int) -> Suites:
+        changed = [
+            patch.number
+            for patch in base.patches[:number]
+            if any(name.startswith("include/") for name in patch.files)
+        ]
+        return Suites(UmlKernel(number, max(changed, default=built[0])))
+
+    def params(numbers: list[int], need: Callable[[int], Need], tiers: dict[int, str]) -> list:
+        return [
+            pytest.param(
+                need(number),
+                id=base.patches[number - 1].path.stem,
+                marks=[
+                    pytest.mark.needs(need(number)),
+                    pytest.mark.tier(tiers.get(number, tiers[0])),
+                ],
+            )
+            for number in numbers
+        ]
+
+    if "suites" in metafunc.fixturenames:
+        tiers = {0: "test", built[-1]: "quick"}
+        metafunc.parametrize("suites", params(built, suites, tiers))
+    if "compiled" in metafunc.fixturenames:
+        metafunc.parametrize("compiled", params(built, Compiled, {0: "test"}))
+    if "booted" in metafunc.fixturenames:
+        needs = params(built, lambda number: booted(base, number), {0: "full"})
+        metafunc.parametrize("booted", needs)
+    if "checked" in metafunc.fixturenames:
+        every = [patch.number for patch in base.patches]
+        metafunc.parametrize("checked", params(every, Checkpatch, {0: "quick"}))
+
+
+def test_kunit(made: Report, suites: Suites, each_case: Callable[[Report], None]) -> None:
+    each_case(made)
+
+
+def test_compiles_for_smp(made: None, compiled: Compiled) -> None:
+    """Its making is the test."""
+
+
+@pytest.mark.needs(NewWarnings())
+def test_no_new_warning(made: set[str]) -> None:
+    """Of sparse, W=1 and kernel-doc."""
+    assert not made, "\n".join(sorted(made))
+
+
+def test_checkpatch(made: str, checked: Checkpatch) -> None:
+    assert not made, made
+
+
+def test_boots_with_lockdep(
+    made: Record | tuple[Record, Report], booted: Need, each_case: Callable[[Report], None]
+) -> None:
+    record, cases = made if isinstance(made, tuple) else (made, None)
+    assert record.verdict != "lost", f"{record.reason}: {record.tail}"
+    if cases:
+        each_case(cases)
+    assert record.verdict == "pass", record.reason
