@@ -158,20 +158,4 @@ class Suites(Need):
 
     def make(self, farm: Making) -> tuple[vm.Record, Report]:
         record = farm[self.boot]
-        return record, report(farm[SOURCE], record.lines)
-
-
-def report(source: Source, lines: list[str]) -> Report:
-    """The guest prints the results of one suite after the other."""
-    suites: list[list[str]] = []
-    for line in lines:
-        if line.startswith("KTAP version"):
-            suites.append([])
-        if suites:
-            suites[-1].append(line)
-    reports = [parse(source.repo, "\n".join([*suite, ""])) for suite in suites]
-    return Report(
-        tuple(case for found in reports for case in found.cases),
-        "; ".join(found.lost for found in reports if found.lost)
-        or ("" if suites else "no suite has reported"),
-    )
+        return record, parse(farm[SOURCE].repo, "\n".join([*record.lines, ""]))

@@ -18,7 +18,6 @@ from fake_kernel import (
     ODD_CONFIG,
     Project,
     lines,
-    make_project,
     odd_home,
     snapshot,
     write,
@@ -26,11 +25,6 @@ from fake_kernel import (
 
 SCRIPTS = ["apply", "tree", "refresh", "clean", "setup"]
 BRANCH = f"unbound-workqueue-{BASE}"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
 
 
 @pytest.fixture

@@ -18,11 +18,14 @@ KTAP version 1
 1..1
     KTAP version 1
     # Subtest: workqueue
+    # module: workqueue
     1..3
     ok 1 one
     # two: not ok 7 said a message
     not ok 2 two
     ok 3 three # SKIP no CPUs
+# workqueue: pass:1 fail:1 skip:1 total:3
+# Totals: pass:1 fail:1 skip:1 total:3
 not ok 1 workqueue
 """
 CASES = (
@@ -84,7 +87,20 @@ def test_lost_cases_are_a_failure(made: Source, cut: str) -> None:
 def test_lost_suite_is_a_failure(made: Source) -> None:
     good = GOOD.replace("not ok", "ok")
     assert parse(made.repo, good.replace("\n1..1\n", "\n1..2\n")).lost
+    assert parse(made.repo, good.replace("1..3", "1..4")).lost
     assert not parse(made.repo, good).lost
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(SECOND[: SECOND.index("        ok 2")], id="cut"),
+        pytest.param("KTAP version 1\n1..1\nok 1 another # SKIP\n", id="skipped-suite"),
+    ],
+)
+def test_lost_in_another_document_is_a_failure(made: Source, more: str) -> None:
+    report = parse(made.repo, GOOD + more)
+    assert report.lost and report.cases[: len(CASES)] == CASES
 
 
 @pytest.mark.parametrize("text", ["", "Linux version 6.12\n", "KTAP version 1\n1..1\n"])

@@ -9,18 +9,12 @@ build`, with has_work, a stash or another branch not looked at, and with build/a
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
-from fake_kernel import Project, make_project, write
+from fake_kernel import Project, write
 
 BUILDING = ["bench", "test", "test-quick", "test-full", "check", "kunit", "each", "torture"]
 BUILDING += ["mutants", "tree"]
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
 
 
 def make(project: Project, *words: str, **env: str) -> subprocess.CompletedProcess[str]:

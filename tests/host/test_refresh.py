@@ -11,16 +11,10 @@ from fake_kernel import (
     ODD_CONFIG,
     Project,
     lines,
-    make_project,
     odd_home,
     snapshot,
     write,
 )
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
 
 
 @pytest.fixture
