@@ -21,12 +21,22 @@ BOOTS = {
     )
     for machine in machines
 }
+SLOW = f"one-llc-12-{FIND.flavour}"
 SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.needs(Suites(boot))) for name, boot in BOOTS.items()],
+    [
+        pytest.param(
+            name,
+            marks=[
+                pytest.mark.needs(Suites(boot)),
+                pytest.mark.tier("full" if name == SLOW else "test"),
+            ],
+        )
+        for name, boot in BOOTS.items()
+    ],
 )
 def test_kunit(made: tuple[Record, Report], name: str, each_case: Callable[[Report], None]) -> None:
     record, found = made

@@ -11,13 +11,19 @@ from wqlab.counts.peaks import MACHINES, commands, peaks
 from wqlab.scenario import Scenario, find_scenario, parse_cpulist
 from wqlab.vm import Record
 
+# The others only with --tier full
+ALWAYS = ("nodes-2", "nodes-8", "nodes-4-cpuless")
+
 each_machine = pytest.mark.parametrize(
     "scenario",
     [
         pytest.param(
             scenario,
             id=scenario.name,
-            marks=pytest.mark.needs(Boot(scenario.name, "maxactive", commands=commands(scenario))),
+            marks=[
+                pytest.mark.needs(Boot(scenario.name, "maxactive", commands=commands(scenario))),
+                pytest.mark.tier("test" if scenario.name in ALWAYS else "full"),
+            ],
         )
         for scenario in map(find_scenario, MACHINES)
     ],

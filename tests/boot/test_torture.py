@@ -25,6 +25,8 @@ RUNS = {
 SECS = {TEST: 20, FIND: 10}
 FULL_SECS = 60
 ONLY_FULL = [Kernel("debug"), KCSAN]
+# and elsewhere all but these, of each kernel
+ALWAYS = {TEST: ("nodes-2x1", "nodes-4", "nodes-4-cpuless-disturbed"), FIND: ("nodes-4-disturbed",)}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 append += f" torture.disturb={','.join(disturb)}"
             timeout = 2 * find_scenario(machine).timeout + 2 * secs
             marks = [pytest.mark.needs(Boot(machine, "torture", kernel, append, timeout=timeout))]
-            if kernel in ONLY_FULL:
+            if name not in ALWAYS.get(kernel, ()):
                 marks.append(pytest.mark.tier("full"))
             # What they are counted over takes most of a minute where all is slow.
             shares = not disturb and (kernel == TEST or secs >= FULL_SECS)
