@@ -221,7 +221,7 @@ def test_other_systems(project: Project, path: str, system: str, command: str) -
 def test_kinds_of_needs(project: Project, path: str) -> None:
     release = platform.release()
     (project.tmp / f"{release}").mkdir()
-    there = ["bash", "insmod", "/bin/ba*", "python3:json", f"{project.tmp}/RELEASE"]
+    there = ["bash", "chroot", "/bin/ba*", "python3:json", f"{project.tmp}/RELEASE"]
     missing = ["no-such", "/nowhere/*", "python3:no_such", "static:ls", "/nowhere/RELEASE/x"]
     if shutil.which("busybox"):
         there.append("static:busybox")

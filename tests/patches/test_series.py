@@ -137,23 +137,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 id=base.patches[number - 1].path.stem,
                 marks=[
                     pytest.mark.needs(need(number)),
-                    pytest.mark.tier(tiers.get(number, tiers[0])),
+                    pytest.mark.tier(tiers[number]),
                 ],
             )
             for number in numbers
         ]
 
     if "suites" in metafunc.fixturenames:
-        tiers = {0: "test", built[-1]: "quick"}
-        metafunc.parametrize("suites", params(built, suites, tiers))
+        # A whole kernel is compiled for each version of the header.
+        last = suites(built[-1]).kernel.first
+        tiers = {number: "test" if number >= last else "full" for number in built}
+        metafunc.parametrize("suites", params(built, suites, tiers | {built[-1]: "quick"}))
     if "compiled" in metafunc.fixturenames:
-        metafunc.parametrize("compiled", params(built, Compiled, {0: "test"}))
+        metafunc.parametrize("compiled", params(built, Compiled, dict.fromkeys(built, "test")))
     if "booted" in metafunc.fixturenames:
-        needs = params(built, lambda number: booted(base, number), {0: "full"})
+        tiers = dict.fromkeys(built, "full")
+        needs = params(built, lambda number: booted(base, number), tiers)
         metafunc.parametrize("booted", needs)
     if "checked" in metafunc.fixturenames:
         every = [patch.number for patch in base.patches]
-        metafunc.parametrize("checked", params(every, Checkpatch, {0: "quick"}))
+        metafunc.parametrize("checked", params(every, Checkpatch, dict.fromkeys(every, "quick")))
 
 
 def test_kunit(made: Report, suites: Suites, each_case: Callable[[Report], None]) -> None:
