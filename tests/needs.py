@@ -118,11 +118,9 @@ class Boot(Need):
     def cores(self) -> int:
         cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(find_arch())
         kvm = memo.is_file() and memo.read_text() == "pass\n"
-        # As wqlab.vm.choose_accel: more CPUs than cores are emulated by one thread.
-        threads = min(cpus, HOST_CORES) if kvm or cpus <= HOST_CORES else 1
-        # Beside another boot, a CPU that spins waits long for the one that is not running. That
-        # costs less than idle cores only where the boot is slow by itself.
-        return threads if self.kernel == TEST else max(1, threads // 2)
+        # As wqlab.vm.choose_accel: more CPUs than cores are emulated by one thread. Where cores
+        # are shared, a CPU that spins waits long for the one that is not running.
+        return min(cpus, HOST_CORES) if kvm or cpus <= HOST_CORES else 1
 
     @property
     def before(self) -> tuple[Need, ...]:
