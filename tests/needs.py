@@ -17,6 +17,7 @@ from wqlab.places import BUILD, ROOT
 from wqlab.scenario import find_scenario
 
 CULLING = ROOT / "tests/mutants/culling.diff"
+SLOWER = 4  # times: a kernel that checks for mistakes
 HOST_CORES = len(os.sched_getaffinity(0))
 
 
@@ -99,11 +100,16 @@ class Boot(Need):
     kernel: Need = TEST
     append: str = ""
     commands: str = ""
-    timeout: float | None = None  # seconds, if not the scenario's
+    timeout: float | None = None  # seconds, if not the scenario's, or some times that
 
     def __str__(self) -> str:
         words = (self.job, "on", self.scenario, f"({self.kernel})", self.append, self.digest)
         return "boot: " + " ".join(filter(None, words))
+
+    @property
+    def slower(self) -> int:
+        """As which the kernel is taken, for timeouts."""
+        return 1 if self.kernel in (TEST, DebianKernel()) else SLOWER
 
     @property
     def digest(self) -> str:
@@ -136,7 +142,7 @@ class Boot(Need):
             BUILD / f"test/boots/{self.scenario}-{self.job}-{name}",
             append=self.append,
             commands=self.commands,
-            timeout=self.timeout,
+            timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
             wq_dump=kernel.path / "wq_dump.py" if self.job == "pods" else None,
         )
 
