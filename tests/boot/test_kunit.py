@@ -13,7 +13,7 @@ from wqlab.kunit import Report
 from wqlab.vm import Record
 
 BOOTS = {
-    f"{machine}-{kernel.flavour}": Boot(machine, "kunit", kernel, timeout=300)
+    f"{machine}-{kernel.flavour}": Boot(machine, "kunit", kernel, timeout=600)
     for kernel, machines in (
         (TEST, ("single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11")),
         # with KASAN and lockdep, larger machines take minutes to come up

@@ -8,7 +8,7 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 """
 
 import pytest
-from needs import FIND, KCSAN, TEST, Boot, Kernel
+from needs import FIND, KCSAN, SLOWER, TEST, Boot, Kernel
 
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             append = f"torture.secs={secs} torture.args=fair={int(not disturb)},stall_ms={stall_ms}"
             if disturb:
                 append += f" torture.disturb={','.join(disturb)}"
-            timeout = 2 * find_scenario(machine).timeout + 2 * secs
+            timeout = SLOWER * find_scenario(machine).timeout + 2 * secs
             marks = [pytest.mark.needs(Boot(machine, "torture", kernel, append, timeout=timeout))]
             if name not in ALWAYS.get(kernel, ()):
                 marks.append(pytest.mark.tier("full"))
