@@ -2,6 +2,7 @@
 #
 # make local       measure this very machine, with the kernel that it runs (as root)
 # make bench       obtain, apply, build, boot, measure, report: stock, patched, mainline
+# make sim         the same kernels on a MACHINE with many CPUs, in simulated time
 # make report      report again, of several machines in one with FILES="A.json B.json"
 # make doctor      what is here, what is missing and what that prevents
 #
@@ -26,6 +27,7 @@
 # ARCH=x86_64  the architecture to build for, if not this machine's
 # QUICK=1      for local and bench: little is measured, to see it work
 # WATCH=30     for local: load nothing, record the load that the machine has for 30 s
+# MACHINE=NAME for sim: a file of machines/ (grace-72)
 # SIZES=1,2,4  for local and bench: shard sizes to measure
 
 FILES ?= $(wildcard build/bench.json local/*.json)
@@ -36,7 +38,7 @@ source = $(base) $(if $(KSRC),--ksrc '$(KSRC)')
 sizes = $(if $(SIZES),--sizes '$(SIZES)')
 quick = $(if $(QUICK),--quick)
 
-.PHONY: help local bench report doctor test test-quick test-full check kunit each torture \
+.PHONY: help local bench sim report doctor test test-quick test-full check kunit each torture \
 	models mutants debian tree refresh clean
 
 help:
@@ -44,6 +46,9 @@ help:
 
 local:
 	@scripts/wqlab local $(quick) $(sizes) $(if $(WATCH),--watch '$(WATCH)')
+
+sim:
+	@scripts/wqlab sim $(source) $(if $(MACHINE),--machine '$(MACHINE)')
 
 bench:
 	@scripts/wqlab bench $(source) $(quick) $(sizes)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import Literal
 
 from wqlab.places import CACHE
 from wqlab.problem import Problem
@@ -205,10 +206,11 @@ def keys_of(uri: str) -> str:
     return ""  # apt takes the keys in trusted.gpg.d, here too
 
 
-def private(suite: str) -> Apt:
-    """An apt that knows this suite alone. The machine's configuration gives the mirror, the keys,
-    proxies and logins, and stays as it is, as do its package lists."""
-    folder = CACHE / f"apt-{suite}"
+def private(suite: str, kind: Literal["deb", "deb-src"] = "deb") -> Apt:
+    """An apt that knows this suite alone, its packages or their sources. The machine's
+    configuration gives the mirror, the keys, proxies and logins, and stays as it is, as do its
+    package lists."""
+    folder = CACHE / f"apt-{suite}{kind.removeprefix('deb')}"
     log, stamp, keyring = folder / "log", folder / "stamp", folder / "keyring.gpg"
     apt = Apt(("-c", f"{folder}/apt.conf"))
     found = run(
@@ -243,8 +245,9 @@ Acquire::http::Timeout "20";
     )
 
     def read_with(keys: str) -> bool:
-        lines = ["Types: deb", f"URIs: {uri}", f"Suites: {suite}", "Components: main"]
-        lines += ["Targets: Packages"] + ([f"Signed-By: {keys}"] if keys else [])
+        lines = [f"Types: {kind}", f"URIs: {uri}", f"Suites: {suite}", "Components: main"]
+        lines += [f"Targets: {'Packages' if kind == 'deb' else 'Sources'}"]
+        lines += [f"Signed-By: {keys}"] if keys else []
         write_whole(folder / "sources.d/suite.sources", "\n".join(lines) + "\n")
         log.unlink(missing_ok=True)
         command = ["apt-get", "update", "-q", "--error-on=any", *apt.options]

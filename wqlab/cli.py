@@ -25,6 +25,7 @@ COMMANDS = {
     "bench": "build kernels, boot and measure them in turn, and report",
     "local": "measure this very machine, with the kernel that it runs",
     "counts": "count what items cost, wakeups, or how many run at once, by kernel",
+    "sim": "measure kernels on a machine with many CPUs, in simulated time",
     "debian": "the benchmark module on Debian's own kernel",
     "mutants": "break the series on purpose, and say what notices",
     "report": "make tables and a page of results",
@@ -32,7 +33,7 @@ COMMANDS = {
 }
 
 # The task of scripts/setup that a command needs, if not `bench`. These run on Python alone.
-TASKS = {"doctor": "", "local": "", "obtain": "obtain", "build": "build"}
+TASKS = {"doctor": "", "local": "", "obtain": "obtain", "build": "build", "sim": "sim"}
 
 
 def set_up(words: list[str]) -> int | None:
@@ -50,7 +51,7 @@ def set_up(words: list[str]) -> int | None:
             raise
     if failed:
         return FAILED
-    if task == "bench":
+    if task in ("bench", "sim"):
         python = str(VENV / "bin/python")
         os.execv(python, [python, "-m", "wqlab", *words])
     return None

@@ -26,6 +26,7 @@ TASKS = {
     "build": "no kernel can be built",
     "boot": "no kernel can be booted",
     "bench": "nothing can be measured in QEMU, and there are no reports",
+    "sim": "no machine can be simulated",
     "test": "not all tests can run",
     "local": "this machine cannot be measured with the kernel that it runs",
 }

@@ -35,7 +35,9 @@ Value = int | str | list[str]
 Run = dict[str, Value]  # parameters of test_workqueue; wqlab/module.py has what insmod takes
 Number = int | float
 
-Section = Literal["time", "locks", "icount", "sizes", "local", "costs", "peaks", "wakeups", "setup"]
+Section = Literal[
+    "time", "locks", "icount", "sizes", "local", "costs", "peaks", "wakeups", "setup", "sim"
+]
 Verdict = Literal["pass", "fail", "lost"]
 
 
@@ -270,6 +272,13 @@ FIGURES = {
     for metric in (
         Metric("switches_per_item", "context switches", "per item", "lower"),
         Metric("instructions_per_item", "instructions of all CPUs", "per item", "lower"),
+        Metric("steady_items_per_sec", "throughput of the middle half", "items/s", "higher"),
+        Metric("moves_per_item", "cache lines that move between CPUs", "per item", "lower"),
+        Metric("moves_wait_ns", "waited for them", "ns per item", "lower"),
+        Metric("taken_per_item", "locks taken", "per item", "lower"),
+        Metric("contended_per_item", "locks taken that were waited for", "per item", "lower"),
+        Metric("lock_wait_ns", "locks waited for", "ns per item", "lower"),
+        Metric("lock_hold_ns", "locks held", "ns per item", "lower"),
         Metric("items", "work items executed", "", ""),
         Metric("wakeups", "workers woken up", "", "lower"),
         Metric("locked", "workers woken up with a pool->lock held", "", "lower"),

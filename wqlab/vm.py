@@ -39,6 +39,15 @@ DUMP_LIMIT = 120  # seconds for QEMU to write the memory, and for drgn to read i
 KVM_LIMIT = 20  # seconds for the trial boot under KVM
 
 
+@dataclass(frozen=True)
+class Emulator:
+    """A QEMU that is not the machine's own, and how it is run; the same input gives the same run.
+    The verdict comes over a serial line, as virtio depends on threads of the host."""
+
+    program: Path
+    options: tuple[str, ...]
+
+
 class Lost(Exception):
     """The guest did not say how it ended."""
 
@@ -138,11 +147,24 @@ def initramfs(kernel: Kernel, commands: str) -> bytes:
 
 
 def qemu_command(
-    kernel: Kernel, scenario: Scenario, accel: str, append: str, out: Path, ports: tuple[int, int]
+    kernel: Kernel,
+    scenario: Scenario,
+    accel: str,
+    append: str,
+    out: Path,
+    ports: tuple[int, int],
+    emulator: Emulator | None = None,
 ) -> list[str]:
     arch = kernel.arch
     smp = ",".join(f"{level}={count}" for level, count in scenario.smp.items())
-    command = [arch.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    command = [
+        str(emulator.program) if emulator else arch.qemu,
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]
     command += ["-machine", arch.machine, "-cpu", arch.cpu, "-accel", accel]
     command += ["-smp", f"{scenario.cpus},{smp}", "-m", f"{scenario.memory}M"]
     if scenario.icount is not None:
@@ -158,8 +180,12 @@ def qemu_command(
     command += ["-kernel", str(kernel.image), "-initrd", str(out / "initramfs.cpio")]
     command += ["-append", append]
     command += ["-serial", f"file:{out / 'console.log'}"]
-    command += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=verdict,fd={ports[0]}"]
-    command += ["-device", "virtserialport,chardev=verdict,name=verdict"]
+    command += ["-chardev", f"socket,id=verdict,fd={ports[0]}"]
+    if emulator:
+        command += ["-serial", "chardev:verdict", *emulator.options]
+    else:
+        command += ["-device", "virtio-serial-pci"]
+        command += ["-device", "virtserialport,chardev=verdict,name=verdict"]
     command += ["-chardev", f"socket,id=qmp,fd={ports[1]}", "-mon", "chardev=qmp,mode=control"]
     command += ["-device", "vmcoreinfo"]
     return command
@@ -329,13 +355,14 @@ def boot(
     timeout: float | None = None,
     wq_dump: Path | None = None,
     accel: str | None = None,
+    emulator: Emulator | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Record:
     """Boot, run the job, write record.json. The guest never outlives this call."""
     accel = accel or choose_accel(kernel, scenario)
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    if not shutil.which(kernel.arch.qemu):
+    if not emulator and not shutil.which(kernel.arch.qemu):
         raise Problem(f"no {kernel.arch.qemu}: install qemu-system")
     for name in ("record.json", "console.log", "qemu.log", "wq_dump.log", "core"):
         (out / name).unlink(missing_ok=True)
@@ -354,8 +381,10 @@ def boot(
     boot_args = [kernel.arch.append, "panic=-1", "panic_on_warn=1", f"job={job}"]
     if kernel.has_kunit and job != "kunit":  # suites at boot take time, and log what they provoke
         boot_args.append("kunit.enable=0")
+    if emulator:
+        boot_args.append("verdict=/dev/ttyS1")
     boot_args += [part for part in (scenario.append, append) if part]
-    command = qemu_command(kernel, scenario, accel, " ".join(boot_args), out, ends)
+    command = qemu_command(kernel, scenario, accel, " ".join(boot_args), out, ends, emulator)
     start = time.monotonic()
     deadline = start + (scenario.timeout if timeout is None else timeout)
 

@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Project:
     """A project where nothing lacks."""
     project = make_project(tmp_path)
     write(project.top / "packages", HERE)
-    write(project.top / "pyproject.toml", "[dependency-groups]\nbench = []\ntest = []\n")
+    write(project.top / "pyproject.toml", "[dependency-groups]\nbench = []\nsim = []\ntest = []\n")
     write(project.tmp / "os", "ID=fedora\n")
     cache = project.tmp / "cache/unbound-workqueue"
     write(cache / "venv/.whole", "")
@@ -61,7 +61,7 @@ def test_what_is_missing_and_what_that_prevents(project: Project, task: str) -> 
     write(project.top / "packages", f"{HERE}no-such {task} d f s a\n")
     status, found = doctor(project)
     assert found[task] == f"lacks no-such (f); {TASKS[task]}"
-    assert status == (0 if task in ("test", "local") else 1)
+    assert status == (0 if task in ("sim", "test", "local") else 1)
 
 
 def test_what_can_be_done_without(project: Project) -> None:
@@ -75,7 +75,10 @@ def test_what_can_be_done_without(project: Project) -> None:
 
 
 def test_python_packages(project: Project) -> None:
-    write(project.top / "pyproject.toml", '[dependency-groups]\nbench = []\ntest = ["x==1"]\n')
+    write(
+        project.top / "pyproject.toml",
+        '[dependency-groups]\nbench = []\nsim = []\ntest = ["x==1"]\n',
+    )
     status, found = doctor(project)
     assert status == 0 and found["test"].startswith("lacks Python packages (pyproject.toml); ")
     (project.tmp / "cache/unbound-workqueue/venv/.whole").unlink()

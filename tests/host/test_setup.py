@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Project:
     project = make_project(tmp_path)
     write(project.tmp / "cache/unbound-workqueue/apt-lists.stamp", "")
     write(project.top / "packages", TABLE)
-    write(project.top / "pyproject.toml", "[dependency-groups]\nbench = []\ntest = []\n")
+    write(project.top / "pyproject.toml", "[dependency-groups]\nbench = []\nsim = []\ntest = []\n")
     for name, text in SYSTEMS.items():
         write(project.tmp / f"os/{name}", text)
     return project
@@ -242,7 +242,7 @@ def test_what_is_to_be_installed() -> None:
     rows = [line.split() for line in lines if line and not line.startswith("#")]
     assert all(len(row) == 6 for row in rows) and len(rows) > 15
     tasks = {row[0]: {task.rstrip("?") for task in row[1].split(",")} for row in rows}
-    known = {"obtain", "build", "boot", "bench", "test", "local"}
+    known = {"obtain", "build", "boot", "bench", "sim", "test", "local"}
     assert set().union(*tasks.values()) == known
     for need in ("spin", "sparse", "shellcheck", "pahole"):
         assert tasks[need] == {"test"}
@@ -251,7 +251,8 @@ def test_what_is_to_be_installed() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         groups = tomllib.load(file)["dependency-groups"]
     pins = {name: [i for i in items if isinstance(i, str)] for name, items in groups.items()}
-    assert groups["test"][0] == {"include-group": "bench"}
+    assert groups["test"][0] == {"include-group": "sim"}
+    assert groups["sim"][0] == {"include-group": "bench"}
     assert all(pin.count("==") == 1 for items in pins.values() for pin in items)
     names = [pin.partition("==")[0] for pin in pins["bench"]]
     assert "numpy" in names and not {"pytest", "ruff", "mypy"} & set(names)

@@ -321,6 +321,10 @@ def glance(results: Results) -> list[Table]:
 # Of each section the figures that kernels are compared by
 COUNTED: dict[Section, tuple[str, ...]] = {
     "costs": ("switches_per_item", "instructions_per_item"),
+    "sim": (
+        *("steady_items_per_sec", "moves_per_item", "moves_wait_ns", "instructions_per_item"),
+        *("taken_per_item", "contended_per_item", "lock_wait_ns", "lock_hold_ns"),
+    ),
     "wakeups": (PER_ITEM,),
     "setup": ("layout_ns", "fill_ns", "pairs_ns"),
     "peaks": (),

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0
+"""QEMU with simulated time: Debian's source package with sim/qemu.diff, and the plugin
+sim/wqtime.c. Built once, and kept in the cache under a key of all that went into it."""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+
+from wqlab import apt
+from wqlab.apt import remove
+from wqlab.places import CACHE, ROOT, VENV
+from wqlab.problem import Problem
+from wqlab.run import check, lock, run, say
+
+PACKAGE, SUITE, SERIES = "qemu", "trixie", "10.0"
+SIM = ROOT / "sim"
+PROGRAM = "qemu-system-x86_64"
+CONFIGURE = [
+    *("--target-list=x86_64-softmmu", "--without-default-features", "--disable-install-blobs"),
+    *(
+        "--disable-download",
+        "--enable-tcg",
+        "--enable-plugins",
+        "--disable-docs",
+        "--disable-werror",
+    ),
+]
+# Of the machine's own QEMU: what a guest is started by
+ROMS = [Path("/usr/share/qemu"), Path("/usr/share/seabios")]
+LIMIT = 3600.0  # seconds for a build
+KEPT = 2
+
+
+def newest() -> tuple[apt.Apt, str]:
+    its_apt = apt.private(SUITE, "deb-src")
+    versions = re.findall(r"^Version: (\S+)$", its_apt.ask("showsrc", PACKAGE), re.MULTILINE)
+    known = [v for v in versions if v.partition(":")[2].startswith(f"{SERIES}.")]
+    if not known:
+        raise apt.Unreachable(f"apt knows no source of {PACKAGE} {SERIES} in {SUITE}")
+    return its_apt, apt.oldest_first(known)[-1]
+
+
+def unpacked(its_apt: apt.Apt, version: str, folder: Path) -> Path:
+    """The source, with what is changed in it."""
+    what = f"{PACKAGE} {version}"
+    done = run(
+        ["apt-get", "source", "-qq", "--download-only", *its_apt.options, *apt.ALONE, *apt.PATIENT]
+        + [f"{PACKAGE}={version}"],
+        limit=1800,
+        label=f"downloading the source of {what}",
+        cwd=folder,
+    )
+    [*tarballs] = folder.glob("*.orig.tar.*")
+    if done.status or len(tarballs) != 1:
+        raise apt.Unreachable(f"the source of {what} could not be downloaded")
+    check(
+        ["tar", "--no-same-owner", "-xf", tarballs[0], "-C", folder],
+        wrong=f"the source of {what} could not be unpacked (is the disk full?)",
+        limit=600,
+        label=f"unpacking {what}",
+    )
+    [tree] = folder.glob("qemu-*/")
+    check(
+        ["git", "apply", SIM / "qemu.diff"],
+        wrong=f"sim/qemu.diff does not fit {what}",
+        cwd=tree,
+        env=os.environ | {"GIT_CEILING_DIRECTORIES": str(folder)},
+    )
+    return tree
+
+
+def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=result.parent) as name:
+        tree = unpacked(its_apt, version, Path(name))
+        log = result.parent / "build.log"
+        log.unlink(missing_ok=True)
+        path = f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        configure = [str(tree / "configure"), f"--python={VENV / 'bin/python'}", *CONFIGURE]
+        for command in (configure, ["ninja", "-C", str(tree / "build"), PROGRAM]):
+            done = run(
+                command,
+                limit=LIMIT,
+                label=f"building {PACKAGE} {version}, log in {log}: {Path(command[0]).name}",
+                log=log,
+                cwd=tree,
+                env=os.environ
+                | {"PATH": path, "CC": "ccache gcc", "CCACHE_DIR": str(CACHE / "ccache")},
+            )
+            if done.status:
+                lines = log.read_text(errors="replace").splitlines()
+                wrong = [line for line in lines if re.search(r"(?i)error:|failed", line)]
+                raise Problem(f"{PACKAGE} could not be built: {(wrong or lines)[-1]}; see {log}")
+        part = Path(name) / "result"
+        part.mkdir()
+        shutil.copy(tree / "build" / PROGRAM, part)
+        shutil.copy(tree / "include/qemu/qemu-plugin.h", part)
+        remove(result)
+        part.rename(result)
+
+
+def build_plugin(folder: Path, plugin: Path) -> None:
+    flags = check(["pkg-config", "--cflags", "glib-2.0"], wrong="no glib to build the plugin with")
+    part = plugin.with_suffix(".part")
+    check(
+        ["gcc", "-std=gnu11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{folder}"]
+        + [*shlex.split(flags), "-o", part, SIM / "wqtime.c"],
+        wrong="sim/wqtime.c does not compile",
+        limit=120,
+    )
+    part.rename(plugin)
+
+
+def emulator() -> tuple[Path, Path]:
+    """The program and the plugin, built where the cache has not got them."""
+    folder = CACHE / PACKAGE
+    with lock(PACKAGE):
+        folder.mkdir(parents=True, exist_ok=True)
+        diff = hashlib.sha256((SIM / "qemu.diff").read_bytes() + str(CONFIGURE).encode())
+        key = diff.hexdigest()[:16]
+        there = sorted(folder.glob(f"*-{key}"), key=lambda path: path.stat().st_mtime)
+        if there:
+            result = there[-1]
+        else:
+            its_apt, version = newest()
+            result = folder / f"{version.partition(':')[2]}-{key}"
+            build_program(its_apt, version, result)
+            for old in sorted(folder.glob(f"{SERIES}*"), key=lambda p: p.stat().st_mtime)[:-KEPT]:
+                say(f"removing {old}")
+                remove(old)
+        source = hashlib.sha256((SIM / "wqtime.c").read_bytes()).hexdigest()[:16]
+        plugin = result / f"wqtime-{source}.so"
+        if not plugin.is_file():
+            for old in result.glob("wqtime-*"):
+                remove(old)
+            build_plugin(result, plugin)
+        return result / PROGRAM, plugin

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Machines to simulate, from machines/: a topology of scenarios/, and what things cost there."""
+
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from wqlab.places import ROOT
+from wqlab.problem import Problem, Usage
+from wqlab.scenario import Pods, Scenario, find_scenario
+
+# What a machine must say, in ns
+COSTS = {
+    "insn": "an instruction",
+    "smt": "an instruction while the other thread of the core is busy",
+    "atomic": "what an atomic operation takes beyond that",
+    "pause": "PAUSE, or what the architecture has for it",
+    "core": "a cache line from the other thread of the core",
+    "cluster": "from another core of the cluster",
+    "llc": "from another core behind the same last-level cache",
+    "node": "from another last-level cache of the node",
+    "far": "from another node",
+    "keep": "a CPU that has waited for a line goes on so long before others get it",
+    "send": "to interrupt another CPU",
+    "ipi": "until it comes there",
+    "wake": "to leave idle for it",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    name: str
+    scenario: Scenario
+    cluster: int  # cores of a cluster; 1 is none
+    costs: dict[str, float]  # ns
+
+    @property
+    def cpus(self) -> str:
+        """The file that the plugin reads: core, cluster, LLC and node of each CPU."""
+        pods = self.scenario.pods
+        rows = []
+        for cpu in range(self.scenario.cpus):
+            core = index(pods["smt"], cpu)
+            llc = index(pods["cache"], cpu)
+            rows.append((core, core // self.cluster, llc, index(self.scenario.nodes, cpu)))
+        return "".join(f"{' '.join(map(str, row))}\n" for row in rows)
+
+    def changed(self, costs: dict[str, float]) -> "Machine":
+        return replace(self, costs=self.costs | costs)
+
+    def with_cores(self, cores: int) -> "Machine":
+        """The same with so many cores behind each last-level cache."""
+        old = self.scenario
+        smp = old.smp | {"cores": cores}
+        cpus = old.cpus // old.smp["cores"] * cores
+        nodes = each(cpus, cpus // len(old.nodes))
+        pods = {
+            "smt": each(cpus, smp["threads"]),
+            "cache": each(cpus, cores * smp["threads"]),
+            "numa": nodes,
+        }
+        name = f"{old.name}-cores-{cores}"
+        scenario = replace(old, name=name, smp=smp, nodes=nodes, pods=pods)
+        return replace(self, name=f"{self.name}-cores-{cores}", scenario=scenario)
+
+
+def each(cpus: int, size: int) -> Pods:
+    """The CPUs in groups of a size."""
+    return tuple(frozenset(range(first, first + size)) for first in range(0, cpus, size))
+
+
+def index(pods: Pods, cpu: int) -> int:
+    return next(number for number, pod in enumerate(pods) if cpu in pod)
+
+
+def load_machine(path: Path) -> Machine:
+    try:
+        data = tomllib.loads(path.read_text())
+        costs = {name: float(value) for name, value in data["costs"].items()}
+        machine = Machine(
+            name=path.stem,
+            scenario=find_scenario(data["scenario"]),
+            cluster=int(data.get("cluster", 1)),
+            costs=costs,
+        )
+    except OSError as error:
+        raise Problem(f"{path}: {error.strerror}") from None
+    except KeyError as error:
+        raise Problem(f"{path}: no {error}") from None
+    except (ValueError, TypeError, Problem) as error:
+        raise Problem(f"{path}: {error}") from None
+    for wrong in costs.keys() ^ COSTS.keys():
+        what = "no cost that is known" if wrong in costs else "not given"
+        raise Problem(f"{path}: {wrong} is {what}: the costs are {', '.join(COSTS)}")
+    if not {"smt", "cache"} <= machine.scenario.pods.keys():
+        raise Problem(f"{path}: the scenario {machine.scenario.name} does not say its pods")
+    return machine
+
+
+def find_machine(name: str) -> Machine:
+    """The machine of this name in machines/."""
+    paths = {path.stem: path for path in (ROOT / "machines").glob("*.toml")}
+    if name not in paths:
+        raise Usage(f"no machine {name!r} in machines/: there are {', '.join(sorted(paths))}")
+    return load_machine(paths[name])
