@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """A machine in simulated time: the same figures in each run, and a lock that is seen.
 
-Seen failing: with a guest that is given another seed.
+Seen failing: with CPUs that start at other times in the second boot.
 """
 
 from dataclasses import dataclass
