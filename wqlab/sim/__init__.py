@@ -21,7 +21,7 @@ from pathlib import Path
 
 from wqlab import results, vm
 from wqlab.bench import KERNELS, sources
-from wqlab.build import build
+from wqlab.build import build, check_patches
 from wqlab.measure import parse_runs
 from wqlab.module import MEASURED, MODES, parse_words, rows_of, words
 from wqlab.options import add_base, checked, names, output, positive
@@ -154,7 +154,7 @@ def runs(args: argparse.Namespace, cpus: int) -> list[Run]:
             "threads": 1 if args.mode == "fanout" else cpus,
             "items": args.items,
             "warmup": args.warmup,
-            **parse_words(args.words),
+            **args.words,
         }
         for _ in range(args.repeat)
         for scope in args.scopes
@@ -252,7 +252,7 @@ def results_of(
     said = f"wqlab sim --base {args.base.name} --machine {args.machine.name} --mode {args.mode}"
     said += f" --kernels {','.join(args.kernels)} --scopes {','.join(args.scopes)}"
     said += f" --items {args.items} --warmup {args.warmup} --repeat {args.repeat}"
-    said += f" --words '{args.words}'" if args.words else ""
+    said += f" --words '{words(args.words)}'" if args.words else ""
     said += f" --patches {args.patches}" if args.patches else ""
     said += f" --cores {args.cores}" if args.cores else ""
     said += "".join(f" --cost {name}={value:g}" for name, value in args.cost)
@@ -382,7 +382,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mode", choices=MODES, default="serial", help="of test_workqueue")
     parser.add_argument(
-        "--words", default="", metavar="NAME=VALUE...", help="more parameters of test_workqueue"
+        "--words",
+        type=checked(parse_words),
+        default={},
+        metavar="NAME=VALUE...",
+        help="more parameters of test_workqueue",
     )
     parser.add_argument("--items", type=positive, default=ITEMS, help=f"per CPU ({ITEMS})")
     parser.add_argument(
@@ -410,6 +414,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
+    check_patches(args)
     machine = args.machine.changed(dict(args.cost))
     if args.cores:
         machine = machine.with_cores(args.cores)
