@@ -348,6 +348,7 @@ SHOWN = {
     "wakeups": "wakeups by reason, all/with a pool->lock held",
     "peaks": "most items running at once",
     "setup": "figures of one kernel",
+    "sim": "cache lines that move between CPUs per item",
 }
 MEASURED = sorted((ROOT / "results").glob("*.json"))
 

@@ -118,8 +118,11 @@ def test_counts() -> None:
     found = {tuple(count.labels.items())[1:]: count.figures for count in counts(one)}
     assert found[()]["moves_per_item"] == 3
     assert found[()]["instructions_per_item"] == 100
-    assert found[(("moves in", "queue_work_on"),)] == {"moves_per_item": 2, "moves_wait_ns": 50}
-    assert found[(("lock in", "queue_work_on"),)] == {
+    assert found[(("of", "lines"), ("in", "queue_work_on"))] == {
+        "moves_per_item": 2,
+        "moves_wait_ns": 50,
+    }
+    assert found[(("of", "lock"), ("in", "queue_work_on"))] == {
         "taken_per_item": 2,
         "contended_per_item": 0.25,
         "lock_wait_ns": 20,

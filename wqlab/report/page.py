@@ -47,12 +47,15 @@ TEXTS = {
     "'other' is not the workqueue's: no figure per item includes it.",
     "peaks": "Items sleep, and none ends while the number of running ones still rises. A limit is "
     "kept, and used, where the peak is min(max_active, items).",
+    "sim": "Simulated time; see docs/simulation.md for what that is worth. What moves is cache "
+    "lines, by the function that waits for them; locks are by the function that takes them.",
     "setup": "A KUnit case times its own steps, on User Mode Linux and in QEMU.",
 }
 TITLES: dict[Section, str] = {
     "costs": "Cost of an item",
     "wakeups": "Wakeups of workers",
     "peaks": "max_active",
+    "sim": "Where lines move and locks are waited for",
     "setup": "Setting up pods",
 }
 

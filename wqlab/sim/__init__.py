@@ -226,7 +226,7 @@ def counts(one: Measured) -> list[Count]:
     for name, (moves, waited_ps) in sorted(one.by_function.items()):
         if moves * each >= LEAST:
             figures = {"moves_per_item": moves * each, "moves_wait_ns": waited_ps * each / 1e3}
-            found.append(Count({"scope": scope, "moves in": name}, figures))
+            found.append(Count({"scope": scope, "of": "lines", "in": name}, figures))
     for name, took in sorted(one.locks.items()):
         if took.taken * each >= LEAST:
             figures = {
@@ -235,7 +235,7 @@ def counts(one: Measured) -> list[Count]:
                 "lock_wait_ns": took.waited_ps * each / 1e3,
                 "lock_hold_ns": took.held_ps * each / 1e3,
             }
-            found.append(Count({"scope": scope, "lock in": name}, figures))
+            found.append(Count({"scope": scope, "of": "lock", "in": name}, figures))
     return found
 
 
