@@ -44,8 +44,8 @@ BOOTS, ITEMS = 5, 20000
 QUICK_BOOTS, QUICK_ITEMS = 1, 2000
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_base(parser)
+def add_kernels(parser: argparse.ArgumentParser) -> None:
+    """--kernels, for sources()."""
     parser.add_argument(
         "--kernels",
         type=names(KERNELS),
@@ -53,6 +53,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help=f"of {','.join(KERNELS)} (all); mainline is left out if its source cannot be had",
     )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_base(parser)
+    add_kernels(parser)
     parser.add_argument(
         "--flavour",
         choices=sorted(name for name, flavour in flavours().items() if not flavour.arch),

@@ -3,6 +3,8 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,8 +132,29 @@ def _nodes(value: object) -> Pods:
     return _pods(value)
 
 
-def load_scenario(path: Path) -> Scenario:
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What is wrong with a machine's file is one line that begins with its path."""
     try:
+        yield
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    except KeyError as error:
+        raise TopologyError(f"{path}: no {error}") from None
+    except (ValueError, TypeError, Problem) as error:
+        raise TopologyError(f"{path}: {error}") from None
+
+
+def machine_file(folder: str, name: str) -> Path:
+    """The file of this name in a folder of machines."""
+    paths = {path.stem: path for path in (ROOT / folder).glob("*.toml")}
+    if name not in paths:
+        raise Usage(f"no machine {name!r} in {folder}/: there are {', '.join(sorted(paths))}")
+    return paths[name]
+
+
+def load_scenario(path: Path) -> Scenario:
+    with reading(path):
         data = tomllib.loads(path.read_text())
         scenario = Scenario(
             name=path.stem,
@@ -147,12 +170,6 @@ def load_scenario(path: Path) -> Scenario:
             pods={scope: _pods(pods) for scope, pods in data.get("pods", {}).items()},
             icount=int(data["icount"]) if "icount" in data else None,
         )
-    except OSError as error:
-        raise TopologyError(f"{path}: {error.strerror}") from None
-    except KeyError as error:
-        raise TopologyError(f"{path}: no {error}") from None
-    except (ValueError, TypeError, TopologyError) as error:
-        raise TopologyError(f"{path}: {error}") from None
     for scope in scenario.pods:
         if scope not in SCOPES:
             raise TopologyError(f'{path}: "{scope}" is not an affinity scope')
@@ -163,10 +180,7 @@ def load_scenario(path: Path) -> Scenario:
 
 def find_scenario(name: str) -> Scenario:
     """The machine of this name in scenarios/."""
-    paths = {path.stem: path for path in (ROOT / "scenarios").glob("*.toml")}
-    if name not in paths:
-        raise Usage(f"no machine {name!r} in scenarios/: there are {', '.join(sorted(paths))}")
-    return load_scenario(paths[name])
+    return load_scenario(machine_file("scenarios", name))
 
 
 @dataclass(frozen=True)

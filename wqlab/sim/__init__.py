@@ -20,13 +20,14 @@ from itertools import zip_longest
 from pathlib import Path
 
 from wqlab import results, vm
-from wqlab.bench import KERNELS, sources
+from wqlab.bench import add_kernels, sources
 from wqlab.build import build, check_patches
 from wqlab.measure import parse_runs
 from wqlab.module import MEASURED, MODES, parse_words, rows_of, words
 from wqlab.options import add_base, checked, names, output, positive
 from wqlab.places import BUILD
 from wqlab.problem import OK, Problem
+from wqlab.report.tables import spread
 from wqlab.results import SCHEMA, Boot, Count, Results, Row, Run
 from wqlab.run import check, say
 from wqlab.sim.emulator import ROMS, emulator
@@ -285,11 +286,6 @@ def results_of(
 # --- what is printed ------------------------------------------------------------------------
 
 
-def spread(figures: list[float]) -> str:
-    low, middle, high = min(figures), statistics.median(figures), max(figures)
-    return f"{middle:,.0f}" if low == high else f"{middle:,.0f} [{low:,.0f} - {high:,.0f}]"
-
-
 def main_table(measured: dict[str, list[Measured]]) -> list[str]:
     rows = [("scope", "kernel", "n", "items/s", "p50 ns", "p95 ns", "moves", "waited ns", "insns")]
     for scope in MEASURED:
@@ -363,13 +359,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cores", type=positive, metavar="N", help="behind each last-level cache (the machine's)"
     )
-    parser.add_argument(
-        "--kernels",
-        type=names(KERNELS),
-        default=list(KERNELS),
-        metavar="NAME,...",
-        help=f"of {','.join(KERNELS)} (all); mainline is left out if its source cannot be had",
-    )
+    add_kernels(parser)
     parser.add_argument(
         "--patches", type=positive, metavar="N", help="patched has only the first N patches"
     )

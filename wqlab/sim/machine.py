@@ -5,9 +5,8 @@ import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wqlab.places import ROOT
-from wqlab.problem import Problem, Usage
-from wqlab.scenario import Pods, Scenario, find_scenario
+from wqlab.problem import Problem
+from wqlab.scenario import Pods, Scenario, find_scenario, machine_file, reading
 
 # What a machine must say, in ns
 COSTS = {
@@ -74,7 +73,7 @@ def index(pods: Pods, cpu: int) -> int:
 
 
 def load_machine(path: Path) -> Machine:
-    try:
+    with reading(path):
         data = tomllib.loads(path.read_text())
         costs = {name: float(value) for name, value in data["costs"].items()}
         machine = Machine(
@@ -83,12 +82,6 @@ def load_machine(path: Path) -> Machine:
             cluster=int(data.get("cluster", 1)),
             costs=costs,
         )
-    except OSError as error:
-        raise Problem(f"{path}: {error.strerror}") from None
-    except KeyError as error:
-        raise Problem(f"{path}: no {error}") from None
-    except (ValueError, TypeError, Problem) as error:
-        raise Problem(f"{path}: {error}") from None
     for wrong in costs.keys() ^ COSTS.keys():
         what = "no cost that is known" if wrong in costs else "not given"
         raise Problem(f"{path}: {wrong} is {what}: the costs are {', '.join(COSTS)}")
@@ -99,7 +92,4 @@ def load_machine(path: Path) -> Machine:
 
 def find_machine(name: str) -> Machine:
     """The machine of this name in machines/."""
-    paths = {path.stem: path for path in (ROOT / "machines").glob("*.toml")}
-    if name not in paths:
-        raise Usage(f"no machine {name!r} in machines/: there are {', '.join(sorted(paths))}")
-    return load_machine(paths[name])
+    return load_machine(machine_file("machines", name))
