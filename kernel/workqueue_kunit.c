@@ -279,6 +279,7 @@ static int check_layout(struct kunit *test, struct machine *m, unsigned int size
 	int nr_shards = wq_layout_shards(&m->topo, size, m->shard);
 	const char *error = layout_error(m, nr_shards, size);
 
+	cond_resched();		/* a case has thousands of layouts */
 	if (!error)
 		return nr_shards;
 	KUNIT_FAIL(test, "%s, %d CPUs, size %u: %s", name, m->topo.nr_cpus, size, error);

@@ -34,6 +34,7 @@ from wqlab.scenario import (
 from wqlab.text import plural
 
 CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
+COMPLAINT = re.compile(r"(WARNING|BUG|KASAN|Oops|Kernel panic)\b.*:|INFO: ")  # of the kernel
 QUIT_LIMIT = 5  # seconds for QEMU to end by itself
 DUMP_LIMIT = 120  # seconds for QEMU to write the memory, and for drgn to read it
 KVM_LIMIT = 20  # seconds for the trial boot under KVM
@@ -245,11 +246,14 @@ def follow(
 
 
 def console_tail(out: Path) -> list[str]:
-    """The last lines of the console, free of anything that could upset a terminal."""
+    """The last lines of the console, free of anything that could upset a terminal. What the
+    kernel has first complained of comes with them where it is further up."""
     console = out / "console.log"
     text = console.read_text(errors="replace") if console.is_file() else ""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x20-\x7e\n\t]", "", text)
-    return text.splitlines()[-CONSOLE_TAIL:]
+    lines = text.splitlines()
+    complaint = [line for line in lines[:-CONSOLE_TAIL] if COMPLAINT.match(line)][:1]
+    return complaint + lines[-CONSOLE_TAIL:]
 
 
 def ended(qemu: subprocess.Popen[bytes], limit: float) -> bool:

@@ -149,6 +149,20 @@ def test_silence(kernel: Kernel, qemu, text: str) -> None:
     assert not alive(pid)
 
 
+def test_complaint(kernel: Kernel, qemu) -> None:
+    """The first complaint of the kernel is shown however far up the console it is."""
+    complaint = "WARNING: CPU: 0 PID: 15 at kernel/rcu/tree_stall.h:1010 f+0x1/0x2"
+    qemu(
+        f'print("ok", {complaint!r}, *range(100), "Kernel panic - not syncing: x", sep="\\n",'
+        " file=console, flush=True)"
+    )
+    assert start(kernel).tail == [
+        complaint,
+        *map(str, range(81, 100)),
+        "Kernel panic - not syncing: x",
+    ]
+
+
 def test_endless(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest that prints for ever has a limit, too."""
     pid = qemu(r'while True: say("| one\n"); time.sleep(0.01)')
