@@ -11,7 +11,7 @@ from farm import ALL, Making, Need
 from wqlab import vm
 from wqlab.arch import find_arch
 from wqlab.build import build, diff_overlay
-from wqlab.kunit import Report, parse
+from wqlab.kunit import Report, Uml, build_uml, parse
 from wqlab.obtain import Source, obtain
 from wqlab.places import BUILD, ROOT
 from wqlab.scenario import find_scenario
@@ -53,6 +53,20 @@ class Kernel(Need):
         source = farm[SOURCE]
         overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
         return vm.find_kernel(build(source, self.flavour, patches=self.patches, overlay=overlay))
+
+
+@dataclass(frozen=True)
+class UmlSeries(Need):
+    """User Mode Linux with the whole series. Others with the same workqueue.h, as mutants, come
+    after it: they find in ccache what it has compiled."""
+
+    cores = ALL
+    guess = 200.0
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> Uml:
+        with farm.place("uml") as place:
+            return build_uml(farm[SOURCE], place=place)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from farm import ALL, Making, Need
-from needs import SOURCE, Boot
+from needs import SOURCE, Boot, UmlSeries
 
 from wqlab.mutants import (
     ORIGINAL,
@@ -51,7 +51,10 @@ class MutantKernel(Need):
     flavour: str  # "" is User Mode Linux
     cores = ALL
     guess = 90.0
-    before = (SOURCE, Planned())
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return (SOURCE, Planned()) if self.flavour else (SOURCE, Planned(), UmlSeries())
 
     def make(self, farm: Making) -> Kernel:
         with farm.place("uml") as place:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from farm import Making, Need
-from needs import HOST_CORES, SOURCE, Boot, Kernel
+from needs import HOST_CORES, SOURCE, Boot, Kernel, UmlSeries
 from needs import Suites as BootSuites
 
 from wqlab import checks
@@ -34,7 +34,7 @@ class UmlKernel(Need):
     """
 
     patches: int
-    first: int  # how many patches have the same header
+    first: int  # how many patches have the same header; 0 if that is the whole series'
     cores = JOBS
 
     @property
@@ -43,6 +43,8 @@ class UmlKernel(Need):
 
     @property
     def before(self) -> tuple[Need, ...]:
+        if not self.first:
+            return SOURCE, UmlSeries()
         alone = self.first == self.patches
         return (SOURCE,) if alone else (SOURCE, UmlKernel(self.first, self.first))
 
@@ -122,13 +124,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     base: Base = metafunc.config.getoption("--base")
     built = [patch.number for patch in base.patches if patch.is_built]
 
+    headers = [built[0]] + [
+        patch.number
+        for patch in base.patches
+        if any(name.startswith("include/") for name in patch.files)
+    ]
+
     def suites(number: int) -> Suites:
-        changed = [
-            patch.number
-            for patch in base.patches[:number]
-            if any(name.startswith("include/") for name in patch.files)
-        ]
-        return Suites(UmlKernel(number, max(changed, default=built[0])))
+        first = max(other for other in headers if other <= number)
+        return Suites(UmlKernel(number, 0 if first == headers[-1] else first))
 
     def params(numbers: list[int], need: Callable[[int], Need], tiers: dict[int, str]) -> list:
         return [
@@ -145,8 +149,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     if "suites" in metafunc.fixturenames:
         # A whole kernel is compiled for each version of the header.
-        last = suites(built[-1]).kernel.first
-        tiers = {number: "test" if number >= last else "full" for number in built}
+        tiers = {number: "test" if number >= headers[-1] else "full" for number in built}
         metafunc.parametrize("suites", params(built, suites, tiers | {built[-1]: "quick"}))
     if "compiled" in metafunc.fixturenames:
         metafunc.parametrize("compiled", params(built, Compiled, dict.fromkeys(built, "test")))
