@@ -10,7 +10,8 @@ from needs import FIND, Boot
 
 from wqlab.vm import Record
 
-LOADS = {"test": (30, 8), "full": (150, 20)}  # with one failure, and with any number
+# The machine, loads with one failure, loads with any number of them
+LOADS = {"test": ("single", 30, 8), "full": ("bench-2", 150, 20)}
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,7 @@ LOADS = {"test": (30, 8), "full": (150, 20)}  # with one failure, and with any n
                 pytest.mark.tier(tier),
             ],
         )
-        for tier, machine in (("test", "single"), ("full", "bench-2"))
-        for loads, random in [LOADS[tier]]
+        for tier, (machine, loads, random) in LOADS.items()
     ],
 )
 def test_failed_allocations_leave_nothing(record: Record, loads: int, random: int) -> None:
