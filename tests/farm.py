@@ -43,7 +43,7 @@ ALL = 1_000_000  # for Need.cores: as many as there are
 MEMORY = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20 * 0.8)
 TICK = 0.1  # seconds between two checks for what is done and whether pytest is still there
 BEAT = 60.0  # seconds without news after which the terminal is told what is being made
-LIMIT = 3600.0  # seconds that a test waits for what it needs
+LIMIT = 3600.0  # seconds that a test waits for what it needs while nothing gets done
 END_LIMIT = 30.0  # seconds for everything to end when it is no longer wanted
 
 
@@ -176,8 +176,9 @@ class Farm:
             if self._gone:
                 return Made(wrong="cancelled before it was made")
             if time.monotonic() > deadline:
-                return Made(wrong=f"not made in {LIMIT:.0f} s")
-            self._receive(1.0)
+                return Made(wrong=f"for {LIMIT:.0f} s, nothing was made")
+            if self._receive(1.0):
+                deadline = time.monotonic() + LIMIT
         return self.made[need]
 
     def _receive(self, wait: float) -> bool:

@@ -31,7 +31,7 @@ MODES = {
 }
 LATENCIES = ["p50", "p90", "p95", "p99", "p999", "max"]
 SECOND = 1.0  # within which a run must have ended
-DEBUG_SECONDS = 5.0  # the same in an emulated kernel with lockdep and KASAN
+EMULATED = 5.0  # the same where the machine is emulated, however busy the host is
 DEBUG_TIMEOUT = 900  # of a boot, there
 CYCLES = {TEST: 200, FIND: 20}  # one takes half a second on the slow kernel
 KERNELS = [TEST, FIND]
@@ -296,8 +296,7 @@ def test_end(record: Record, words: str) -> None:
     assert one(unloaded, "result") == "ok"
     assert not rows(killed + stopped + unloaded)
     for lines in (killed, stopped, unloaded):
-        limit = DEBUG_SECONDS if "lockdep" in record.lines else SECOND
-        assert float(one(lines, "took")) <= limit
+        assert float(one(lines, "took")) <= (SECOND if record.accel == "kvm" else EMULATED)
         assert not [line for line in lines if line.startswith("left")]
 
 

@@ -4,7 +4,7 @@
 Seen failing: with what was lost or broken off not in the count, or not in the exit status; with
 the setup of a test that was broken off counted as the test; without the count of subtests; with a
 file of skipped tests taken for tested; with all tiers in one; with a need made for each test; with
-one made whose first step failed; with messages of needs dropped; with makers that write where
+one made whose first step failed; with a limit for all of a test's waiting; with messages of needs dropped; with makers that write where
 tests do; without end_all() at the end, and with a farm that outlives pytest.
 """
 
@@ -235,6 +235,40 @@ def test_three(made): pass
     assert (result.last, result.status) == ("1 passed, 2 failed, 0 skipped", 1)
     assert "Bad(): no compiler" in result.out
     assert "Twice(of=Bad()): no compiler" in result.out
+
+
+def test_waiting_has_a_limit(project, run: Run) -> None:
+    """As long as other needs get done, a test waits for its own."""
+    project(
+        boot__a="""
+import farm
+
+farm.LIMIT = 3.0
+
+@dataclass(frozen=True)
+class Slow(Need):
+    number: int
+    seconds: float
+    cores = ALL
+
+    @property
+    def before(self):
+        return [Slow(self.number - 1, self.seconds)] if self.number else []
+
+    def make(self, farm):
+        time.sleep(self.seconds)
+
+@pytest.mark.needs(Slow(3, 1.5))
+def test_one(made): pass
+
+@pytest.mark.needs(Slow(0, 60))
+def test_two(made): pass
+"""
+    )
+    assert run("-k", "one").last == "1 passed, 0 failed, 0 skipped"
+    result = run("-k", "two")
+    assert (result.last, result.status) == ("0 passed, 1 failed, 0 skipped", 1)
+    assert "for 3 s, nothing was made" in result.out
 
 
 def test_no_test_disturbs_what_is_made(project, run: Run) -> None:

@@ -7,11 +7,11 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 from pathlib import Path
 
 from wqlab import apt
 from wqlab.apt import remove
+from wqlab.obtain import kbuild_env
 from wqlab.places import CACHE, ROOT, VENV
 from wqlab.problem import Problem
 from wqlab.run import check, lock, run, say
@@ -74,8 +74,11 @@ def unpacked(its_apt: apt.Apt, version: str, folder: Path) -> Path:
 
 
 def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=result.parent) as name:
-        tree = unpacked(its_apt, version, Path(name))
+    place = result.parent / ".build"  # the same each time: ccache knows files by their paths
+    remove(place)
+    place.mkdir()
+    try:
+        tree = unpacked(its_apt, version, place)
         log = result.parent / "build.log"
         log.unlink(missing_ok=True)
         path = f"{VENV / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -87,19 +90,20 @@ def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
                 label=f"building {PACKAGE} {version}, log in {log}: {Path(command[0]).name}",
                 log=log,
                 cwd=tree,
-                env=os.environ
-                | {"PATH": path, "CC": "ccache gcc", "CCACHE_DIR": str(CACHE / "ccache")},
+                env=kbuild_env() | {"PATH": path, "CC": "ccache gcc"},
             )
             if done.status:
                 lines = log.read_text(errors="replace").splitlines()
                 wrong = [line for line in lines if re.search(r"(?i)error:|failed", line)]
                 raise Problem(f"{PACKAGE} could not be built: {(wrong or lines)[-1]}; see {log}")
-        part = Path(name) / "result"
+        part = place / "result"
         part.mkdir()
         shutil.copy(tree / "build" / PROGRAM, part)
         shutil.copy(tree / "include/qemu/qemu-plugin.h", part)
         remove(result)
         part.rename(result)
+    finally:
+        remove(place)
 
 
 def build_plugin(folder: Path, plugin: Path) -> None:
