@@ -1110,18 +1110,27 @@ static void queue_pair(struct workqueue_struct *wq, struct step *first, struct s
 	preempt_enable();
 }
 
-static void item_starts_when_another_sleeps(struct kunit *test)
+static void start_pair(struct kunit *test, struct workqueue_struct *wq, bool spin)
 {
-	struct workqueue_struct *wq = alloc_percpu_workqueue();
 	struct step first, second;
 
-	KUNIT_ASSERT_NOT_NULL(test, wq);
 	init_step(&second, NULL);
 	init_step(&first, &second.started);
+	first.spin = spin;
 	queue_pair(wq, &first, &second);
 	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 	end_step(&first);
 	end_step(&second);
+}
+
+static void item_starts_when_another_sleeps(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_percpu_workqueue();
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	/* a worker that was just created starts the second one anyway */
+	start_pair(test, wq, false);
+	start_pair(test, wq, false);
 	destroy_workqueue(wq);
 }
 
@@ -1129,17 +1138,12 @@ static void item_starts_when_another_hogs_cpu(struct kunit *test)
 {
 	struct workqueue_struct *wq = alloc_percpu_workqueue();
 	unsigned long thresh = wq_cpu_intensive_thresh_us;
-	struct step first, second;
 
 	KUNIT_ASSERT_NOT_NULL(test, wq);
 	wq_cpu_intensive_thresh_us = 1000;
-	init_step(&second, NULL);
-	init_step(&first, &second.started);
-	first.spin = true;
-	queue_pair(wq, &first, &second);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
-	end_step(&first);
-	end_step(&second);
+	/* as above */
+	start_pair(test, wq, true);
+	start_pair(test, wq, true);
 	wq_cpu_intensive_thresh_us = thresh;
 	destroy_workqueue(wq);
 }
