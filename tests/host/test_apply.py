@@ -272,7 +272,7 @@ def test_failing_am_leaves_no_trace(
 def test_interrupt_leaves_no_trace(project: Project, ksrc: Path, sig: signal.Signals) -> None:
     before = state(project, ksrc)
     dest = project.tmp / "dest"
-    env = project.env(PATH=hinder_am(project, "touch hung; exec sleep 30"))
+    env = project.env(PATH=hinder_am(project, "trap 'exit 130' INT; touch hung; exec sleep 30"))
     with subprocess.Popen(
         [project.top / "scripts/apply", ksrc, dest],
         env=env,
