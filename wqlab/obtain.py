@@ -294,7 +294,8 @@ def kbuild_env() -> dict[str, str]:
         "CCACHE_DIR": str(CACHE / "ccache"),
         "CCACHE_MAXSIZE": "4G",
         "CCACHE_NOHASHDIR": "1",  # debugging information may name another place
-        "CCACHE_DEPEND": "1",  # what a file includes is read from the compiler, not preprocessed
+        # Not CCACHE_DEPEND, which does not see .incbin: a kernel's image would be another one's.
+        "CCACHE_NAMESPACE": "preprocessed",
         "KBUILD_BUILD_TIMESTAMP": "2024-11-17",
         "KBUILD_BUILD_USER": WHO,
         "KBUILD_BUILD_HOST": "localhost",

@@ -20,7 +20,7 @@ from fake_kernel import Project, make_project, write
 from wqlab.arch import ARCHES
 from wqlab.bases import load_base, series_names
 from wqlab.build import UML, flavours, fragments, wanted
-from wqlab.obtain import Source
+from wqlab.obtain import Source, kbuild_env
 
 # What a build is made of: the image says what was configured and compiled.
 MAKEFILE = """\
@@ -190,6 +190,23 @@ def test_unknown_architecture(project: Project) -> None:
     done = project.lab("build", "--flavour", "bench", "--ksrc", project.base, ARCH="vax")
     assert (done.returncode, done.stdout) == (2, "")
     assert "ARCH=vax: the architectures are: x86_64" in done.stderr
+
+
+# Broken on purpose: CCACHE_DEPEND, with which ccache does not preprocess.
+def test_compiler_output_that_includes_a_file(tmp_path: Path) -> None:
+    """A kernel's image is a .S with .incbin, and has the same text for each kernel of a size."""
+    env = kbuild_env() | {"CCACHE_DIR": str(tmp_path / "ccache")}
+    write(tmp_path / "image.S", '.incbin "kernel"\n')
+    for text in ("one", "two"):
+        write(tmp_path / "kernel", text)
+        subprocess.run(
+            [*("ccache", "gcc", "-c", "-Wp,-MMD,image.d"), *("-o", f"{text}.o", "image.S")],
+            cwd=tmp_path,
+            env=env,
+            check=True,
+            timeout=60,
+        )
+        assert text.encode() in (tmp_path / f"{text}.o").read_bytes()
 
 
 # --- at the same time -------------------------------------------------------------------------
