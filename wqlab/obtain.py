@@ -294,7 +294,8 @@ def kbuild_env() -> dict[str, str]:
         "CCACHE_DIR": str(CACHE / "ccache"),
         "CCACHE_MAXSIZE": "4G",
         "CCACHE_NOHASHDIR": "1",  # debugging information may name another place
-        # Not CCACHE_DEPEND, which does not see .incbin: a kernel's image would be another one's.
+        # CCACHE_DEPEND would not see .incbin: a kernel's image would be another one's. What was
+        # kept with it stays in another namespace.
         "CCACHE_NAMESPACE": "preprocessed",
         "KBUILD_BUILD_TIMESTAMP": "2024-11-17",
         "KBUILD_BUILD_USER": WHO,

@@ -32,7 +32,7 @@ MODES = {
 LATENCIES = ["p50", "p90", "p95", "p99", "p999", "max"]
 SECOND = 1.0  # within which a run must have ended
 EMULATED = 5.0  # the same where the machine is emulated, however busy the host is
-DEBUG_TIMEOUT = 900  # of a boot, there
+DEBUG_TIMEOUT = 900  # of a boot, also with lockdep and KASAN
 CYCLES = {TEST: 200, FIND: 20}  # one takes half a second on the slow kernel
 KERNELS = [TEST, FIND]
 # What takes long to end: a queue full of items that sleep or spin, one at a time.

@@ -4,8 +4,9 @@
 Seen failing: with what was lost or broken off not in the count, or not in the exit status; with
 the setup of a test that was broken off counted as the test; without the count of subtests; with a
 file of skipped tests taken for tested; with all tiers in one; with a need made for each test; with
-one made whose first step failed; with a limit for all of a test's waiting; with messages of needs dropped; with makers that write where
-tests do; without end_all() at the end, and with a farm that outlives pytest.
+one made whose first step failed; with a limit for all of a test's waiting; with messages of needs
+dropped; with makers that write where tests do; without end_all() at the end, and with a farm that
+outlives pytest.
 """
 
 import os
