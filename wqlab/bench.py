@@ -184,7 +184,7 @@ def make_boots(
     store = Store(BUILD / "bench/boots")
     done: dict[str, Boot | Look] = {}
     for task, key in keys.items():
-        if kept := store.get(key, Look if task.part == "layout" else Boot):
+        if kept := store.get(key, Look) if task.part == "layout" else store.get(key, Boot):
             done[key] = measure.kept_for(task, kept)
     missing = [task for task in tasks if keys[task] not in done]
     progress = Progress([task.part for task in missing])

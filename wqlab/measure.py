@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from wqlab import results, vm
 from wqlab.module import MEASURED, rows_of, words
@@ -19,6 +19,8 @@ from wqlab.problem import Problem
 from wqlab.results import Boot, Lock, Machine, ResultsError, Row, Run, Section, Verdict
 from wqlab.run import write_whole
 from wqlab.scenario import Scenario, format_pods, load_scenario
+
+T = TypeVar("T")
 
 LAYOUT = "smt-26x2"
 ICOUNT = "icount-1"
@@ -345,7 +347,7 @@ class Store:
 
     path: Path
 
-    def get(self, name: str, kind: type) -> Boot | Look | None:
+    def get(self, name: str, kind: type[T]) -> T | None:
         file = self.path / f"{name}.json"
         try:
             return results.from_json(kind, file.read_text())
@@ -355,7 +357,7 @@ class Store:
             file.unlink()
             return None
 
-    def put(self, name: str, boot: Boot | Look) -> None:
+    def put(self, name: str, boot: Any) -> None:
         write_whole(self.path / f"{name}.json", json.dumps(asdict(boot)) + "\n")
 
 

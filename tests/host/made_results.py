@@ -342,4 +342,18 @@ def peaks(make: Maker, name: str) -> list[Count]:
     ]
 
 
-COUNTED = {"costs": costs, "wakeups": wakeups, "peaks": peaks}
+def sim(make: Maker, name: str) -> list[Count]:
+    """patched moves half as many lines."""
+    half = 0.5 if name == "patched" else 1.0
+    found = [Count({"scope": "cache"}, {"steady_items_per_sec": 1e6, "moves_per_item": 30 * half})]
+    far = {"scope": "cache", "of": "distance", "in": "llc"}
+    found.append(Count(far, {"moves_per_item": 30 * half}))
+    for where, moves in (("__queue_work", 20.0), ("kick_pool", 10.0)):
+        lines = {"scope": "cache", "of": "lines", "in": where}
+        found.append(Count(lines, {"moves_per_item": moves * half, "moves_wait_ns": 50 * moves}))
+    lock = {"scope": "cache", "of": "lock", "in": "__queue_work"}
+    figures = {"taken_per_item": 1, "contended_per_item": 0.5}
+    return [*found, Count(lock, figures | {"lock_wait_ns": 900, "lock_hold_ns": 100 * half})]
+
+
+COUNTED = {"costs": costs, "wakeups": wakeups, "peaks": peaks, "sim": sim}

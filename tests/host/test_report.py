@@ -31,9 +31,9 @@ from matplotlib.figure import Figure
 
 from wqlab import stats
 from wqlab.places import ROOT
-from wqlab.report import compare, figures, tables
+from wqlab.report import compare, counts, figures, tables, terminal
 from wqlab.report.page import page, write
-from wqlab.results import METRICS, Build, Count, Results, load, merge, save, value
+from wqlab.results import METRICS, Build, Count, Results, Run, load, merge, save, value
 
 SVG = "{http://www.w3.org/2000/svg}"
 RATIO = re.compile(r"([\d.]+) \[([\d.]+) - ([\d.]+)\]( \w+)?")
@@ -57,7 +57,7 @@ def ratios(found: Results) -> list[re.Match]:
     """Everything in the report that compares."""
     return [
         match
-        for line in tables.text(found, full=True).splitlines()
+        for line in terminal.text(found, full=True).splitlines()
         for match in RATIO.finditer(line)
         if "," not in match[0] and match[2].count(".") and len(match[2].split(".")[1]) == 3
     ]
@@ -96,7 +96,7 @@ def test_few_boots_allow_no_words() -> None:
 
 
 def test_words_for_locks_and_counts() -> None:
-    lines = tables.text(full()).splitlines()
+    lines = terminal.text(full()).splitlines()
     held = lines.index("serial: pool->lock held, ns per item")
     assert any(line.endswith("shorter") for line in lines[held : held + 10])
     taken = lines.index("serial: acquisitions of pool->lock, per item")
@@ -124,10 +124,10 @@ def test_medians_are_those_of_the_boots() -> None:
     figures = [r.values["items_per_sec"] for r in rows if (r.scope, r.mode) == ("numa", "serial")]
     assert len(figures) == 6
     shown = tables.figure(statistics.median(figures))
-    assert f"{shown} [{min(figures):,} - {max(figures):,}]" in tables.text(found)
+    assert f"{shown} [{min(figures):,} - {max(figures):,}]" in terminal.text(found)
     locks = [r for b in found.passed("locks") if b.kernel == "stock-1" for r in b.rows]
     held = [value(r, "lock_hold_ns") for r in locks if r.scope == "numa"]
-    assert f"{tables.figure(statistics.median(held))} [" in tables.text(found)
+    assert f"{tables.figure(statistics.median(held))} [" in terminal.text(found)
 
 
 def test_a_missing_scope_is_missing() -> None:
@@ -140,7 +140,7 @@ def test_a_missing_scope_is_missing() -> None:
 @pytest.mark.tier("test")
 def test_lost_boots_are_named_and_not_counted() -> None:
     found = results(THREE, boots=7, lost=2, scopes=("cache",))
-    shown, (html, _) = tables.text(found), page(found)
+    shown, (html, _) = terminal.text(found), page(found)
     assert "6 boots not counted, of 21" in shown and "6 boots not counted, of 21" in html
     lost = re.findall(
         r"(stock|patched|mainline) +time +bench-2 +([67]) +lost +the guest said '<oops>'", shown
@@ -148,14 +148,14 @@ def test_lost_boots_are_named_and_not_counted() -> None:
     assert len(lost) == 6
     assert "n = 5 boots of each kernel" in shown
     assert html.count("the guest said &#39;&lt;oops&gt;&#39;") == 6 and "<oops>" not in html
-    assert "not counted" not in tables.text(full()) + page_of("full")[0]
+    assert "not counted" not in terminal.text(full()) + page_of("full")[0]
 
 
 def test_notes_are_shown() -> None:
     found = replace(
         results(THREE, scopes=("cache",)), notes=["mainline was not measured: <no> source"]
     )
-    assert "mainline was not measured: <no> source" in tables.text(found)
+    assert "mainline was not measured: <no> source" in terminal.text(found)
     assert "mainline was not measured: &lt;no&gt; source" in page(found)[0]
 
 
@@ -194,15 +194,15 @@ def test_kernels_of_one_machine_are_compared_also_if_they_leave_other_memory() -
     panel = compare.panels(found, "local")[0]
     assert list(panel.by_kernel) == [older.id, newer.id]
     assert panel.pairs() == [(newer.id, older.id)]
-    shown = tables.text(found)
+    shown = terminal.text(found)
     assert "to 6.12.117+" in shown and "one after the other" in shown
-    assert "one after the other" not in tables.text(local())
+    assert "one after the other" not in terminal.text(local())
 
 
 def test_boots_under_perf_are_no_measurement_of_time() -> None:
     panels = compare.panels(local(), "local")
     assert {len(panel.boots) for panel in panels} == {5}
-    shown = tables.text(local())
+    shown = terminal.text(local())
     assert "39.1 %" in shown and "__queue_work" in shown and "48,211" in shown
 
 
@@ -221,7 +221,7 @@ def test_emulations_of_one_host_are_one_machine() -> None:
 # --- what was counted --------------------------------------------------------------------
 
 
-def counts(section: str, of: dict[str, list[list[Count]]]) -> Results:
+def of_counts(section: str, of: dict[str, list[list[Count]]]) -> Results:
     """By kernel, the counts of each of its boots."""
     boots = [
         made_results.boot(name, section=section, runs=[], number=number, counts=found)
@@ -249,16 +249,16 @@ def test_reasons_side_by_side() -> None:
     stock = [woken(10, item_queued=(number, number), other=(3, 0)) for number in (9, 2, 4)]
     patched = [woken(10, item_queued=(3, 0), mayday=(2, 1), other=(0, 0))]
     (panel,) = compare.counted_panels(
-        counts("wakeups", {"stock": stock, "patched": patched}), "wakeups"
+        of_counts("wakeups", {"stock": stock, "patched": patched}), "wakeups"
     )
-    (reasons,) = tables.detail_tables(panel)
+    (reasons,) = counts.detail_tables(panel)
     assert reasons.columns == ["reason", "stock", "patched"]
     assert texts(reasons) == [
         ["item queued", "4/4", "3/0"],
         ["mayday", "0/0", "2/1"],
         ["other", "3/0", "0/0"],
     ]
-    (per_item,) = tables.figure_tables(panel)
+    (per_item,) = counts.figure_tables(panel)
     assert per_item.columns == ["load", "kernel", "n", "wakeups of workers per item", "to stock"]
     assert texts(per_item) == [
         ["burst", "stock", "3", "0.400 [0.200 - 0.900]", ""],
@@ -268,18 +268,18 @@ def test_reasons_side_by_side() -> None:
 
 def test_a_reason_that_a_trace_does_not_have_is_0() -> None:
     boots = [woken(10, mayday=(6, 2)), woken(10, other=(1, 0)), woken(10, other=(1, 0))]
-    (panel,) = compare.counted_panels(counts("wakeups", {"stock": boots}), "wakeups")
-    assert texts(tables.detail_tables(panel)[0]) == [["other", "1/0"]]
+    (panel,) = compare.counted_panels(of_counts("wakeups", {"stock": boots}), "wakeups")
+    assert texts(counts.detail_tables(panel)[0]) == [["other", "1/0"]]
 
 
 def test_a_load_that_a_kernel_does_not_have() -> None:
     suite = [Count({"load": "suite"}, {"items": 1})]
-    found = counts("wakeups", {"stock": [woken(10, mayday=(6, 2))], "patched": [suite]})
+    found = of_counts("wakeups", {"stock": [woken(10, mayday=(6, 2))], "patched": [suite]})
     (panel,) = compare.counted_panels(found, "wakeups")
-    rows = texts(tables.figure_tables(panel)[0])
+    rows = texts(counts.figure_tables(panel)[0])
     assert rows[1][:4] == ["", "patched", "0", "not measured"]
     assert rows[2][:4] == ["suite", "stock", "0", "not measured"]
-    assert texts(tables.reason_table(panel, "burst")) == [["mayday", "6/2", "-"]]
+    assert texts(counts.reason_table(panel, "burst")) == [["mayday", "6/2", "-"]]
 
 
 def test_costs_are_compared_by_load_and_figure() -> None:
@@ -293,9 +293,9 @@ def test_costs_are_compared_by_load_and_figure() -> None:
         ]
 
     stock, patched = boots(2.0, 2.1, 2.2, 2.3, 2.4), boots(1.0, 1.1, 1.2, 1.3, 1.4)
-    found = counts("costs", {"stock": stock, "patched": patched})
+    found = of_counts("costs", {"stock": stock, "patched": patched})
     (panel,) = compare.counted_panels(found, "costs")
-    switches, instructions = tables.figure_tables(panel)
+    switches, instructions = counts.figure_tables(panel)
     assert switches.title == "bench-2: context switches per item"
     first, second, third, fourth = texts(switches)
     assert first == ["serial", "stock", "5", "2.20 [2.00 - 2.40]", ""]
@@ -317,9 +317,9 @@ def test_peaks_that_are_not_wanted_are_marked() -> None:
         [peak(1, "cpu", 1, first), peak(64, "cpu", 48, 48), peak(64, "system", 48, last)]
         for first, last in ((1, 64), (2, 64))
     ]
-    found = counts("peaks", {"stock": boots})
+    found = of_counts("peaks", {"stock": boots})
     (panel,) = compare.counted_panels(found, "peaks")
-    (table,) = tables.detail_tables(panel)
+    (table,) = counts.detail_tables(panel)
     assert table.columns[3:] == ["all CPUs, cpu", "all CPUs, system"]
     assert texts(table) == [["1", "48", "1", "1-2*", ""], ["64", "48", "48", "48", "64*"]]
     assert "2 of 3 are not min(max_active, items)" in table.note
@@ -328,14 +328,54 @@ def test_peaks_that_are_not_wanted_are_marked() -> None:
 
 def test_figures_of_one_kernel_have_no_ratio() -> None:
     boots = [[Count({"case": "cheap"}, {"layout_ns": 59904 + n, "fill_ns": 5})] for n in range(3)]
-    (panel,) = compare.counted_panels(counts("setup", {"patched": boots}), "setup")
-    (table,) = tables.figure_tables(panel)
+    (panel,) = compare.counted_panels(of_counts("setup", {"patched": boots}), "setup")
+    (table,) = counts.figure_tables(panel)
     assert table.columns == ["case", "kernel", "figure", "n", "median"]
     shown = [(row[0], row[1], *row[3:]) for row in texts(table)]
     assert shown == [
         ("cheap", "patched", "3", "59,905 [59,904 - 59,906]"),
         ("cheap", "patched", "3", "5"),
     ]
+
+
+def simulated(cpus: int) -> Results:
+    """On a machine with so many CPUs, each with a producer."""
+    found = made_results.counts("sim")
+    runs: list[Run] = [{"mode": "serial", "threads": cpus, "items": 60}]
+    scenario = "one-llc-72" + ("" if cpus == 72 else f"-cores-{cpus}")
+    boots = [replace(boot, runs=runs, scenario=scenario) for boot in found.boots]
+    return replace(found, boots=boots)
+
+
+def test_functions_side_by_side() -> None:
+    """Those that have most come first; only what they add up to is compared by ratios."""
+    (panel,) = compare.counted_panels(simulated(72), "sim")
+    assert panel.groups == ["cache"]
+    far, lines, locks = counts.detail_tables(panel)
+    assert far.columns == ["lines from", "stock", "patched"]
+    assert texts(far) == [["llc", "30.0", "15.0"]]
+    assert lines.columns == ["lines in", "stock", "patched"]
+    assert texts(lines) == [
+        ["__queue_work", "20.0 / 1,000", "10.0 / 1,000"],
+        ["kick_pool", "10.0 / 500", "5.00 / 500"],
+    ]
+    assert texts(locks) == [["__queue_work", "900 / 100 / 0.500", "900 / 50.0 / 0.500"]]
+    throughput, moves = counts.figure_tables(panel)
+    assert [row[1].text for row in throughput.rows] == ["stock", "patched"]
+    assert "fewer" in moves.rows[1][-1].text
+
+
+def test_by_number_of_cpus() -> None:
+    """Parts of one machine are one figure, from three of them on."""
+    found = [simulated(cpus) for cpus in (72, 8, 32)]
+    assert compare.scalings(merge(found[:2])) == []
+    (one,) = compare.scalings(merge(found))
+    assert one.whole == "one-llc-72"
+    _, patched = one.kernels
+    assert list(one.figures(patched, "cache", "moves_per_item")) == [8, 32, 72]
+    html, drawings = page(merge(found))
+    (drawing,) = (drawing for drawing in drawings if drawing.name.startswith("scaling"))
+    assert "CPUs, with a producer each" in drawing.svg and drawing.name in html
 
 
 # What shows that the boots of a section are in the report
@@ -348,7 +388,7 @@ SHOWN = {
     "wakeups": "wakeups by reason, all/with a pool->lock held",
     "peaks": "most items running at once",
     "setup": "figures of one kernel",
-    "sim": "cache lines that move between CPUs per item",
+    "sim": "lines that move per item",
 }
 MEASURED = sorted((ROOT / "results").glob("*.json"))
 
@@ -364,7 +404,7 @@ def test_every_measured_file_can_be_reported(path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(figures, "draw", draw)
     found = load(path)
-    shown, (html, _) = tables.text(found, full=True), page(found)
+    shown, (html, _) = terminal.text(found, full=True), page(found)
     for section in {boot.section for boot in found.boots}:
         assert SHOWN[section] in shown and SHOWN[section] in unescape(html)
     for kernel in found.kernels:
@@ -392,7 +432,7 @@ def test_provenance_is_shown() -> None:
         boots=[replace(boot, qemu=command) for boot in found.boots],
     )
     html, _ = page(told)
-    for shown in (tables.text(told, full=True), unescape(html)):
+    for shown in (terminal.text(told, full=True), unescape(html)):
         for what in (build.compiler, build.config_sha256[:16], "0xa0011d5", command):
             assert what in shown
         assert shown.count(command) == 1
@@ -406,7 +446,7 @@ def test_what_is_not_recorded_is_called_so() -> None:
         machines=[replace(LAPTOP, memory_mib=None, system=None, kernel=None, load=None)],
         kernels=[replace(found.kernels[0], builds=[])],
     )
-    shown = tables.text(less, full=True)
+    shown = terminal.text(less, full=True)
     for name in ("memory", "system", "host kernel", "load when measuring began", "compiler"):
         assert f"  {name}: not recorded" in shown
     assert re.search("time +bench-2 +not recorded", shown)  # QEMU's command line

@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def write_report(files: Sequence[Path], out: Path) -> None:
     """Print the tables of these results, and write the report."""
     os.environ.setdefault("MPLCONFIGDIR", str(CACHE / "matplotlib"))  # what it knows of fonts
-    from wqlab.report import page, tables
+    from wqlab.report import page, terminal
     from wqlab.results import load, merge
 
     out = out.resolve()
@@ -41,7 +41,7 @@ def write_report(files: Sequence[Path], out: Path) -> None:
             raise Problem(f"{path}: no boot has passed: there is nothing to report")
     results = merge(parts)
     count = page.write(results, out)
-    print(tables.text(results))
+    print(terminal.text(results))
     print(f"page: {out / 'index.html'} ({count} figures as SVG beside it)")
     print(f"every table: {out / 'report.txt'}")
 

@@ -5,6 +5,7 @@ A ratio is the ratio of two medians over the boots. It is called a difference on
 95 % interval excludes 1.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -43,6 +44,8 @@ LOCKS = ("lock_acquisitions", "lock_contentions", "lock_hold_ns", "lock_wait_ns"
 PAIRS = (("patched", "stock"), ("mainline", "stock"), ("patched", "mainline"))
 DEFAULT_SCOPES = {"stock": "cache", "patched": "cache_shard", "mainline": "cache_shard"}
 PER_ITEM = "wakeups_per_item"  # which is not in the file, but follows from what is
+WITH_CORES = re.compile(r"-cores-\d+$")  # of the name of a machine that is a part of one
+PARTS = {"reason", "of"}  # labels of what is a part of something else that was counted
 CHANCE = 1 - stats.LEVEL  # of an interval to exclude the truth
 
 Better = Literal["better", "worse", ""]
@@ -314,7 +317,7 @@ class Counted(Comparable):
     def labels(self) -> dict[str, dict[str, str | int]]:
         """By the name of each group."""
         counts = [count for boot in self.boots for count in boot.counts]
-        found = [count.labels for count in counts if "reason" not in count.labels]
+        found = [count.labels for count in counts if not PARTS & count.labels.keys()]
         return {", ".join(map(str, labels.values())): labels for labels in found}
 
     @property
@@ -340,6 +343,16 @@ class Counted(Comparable):
                 reason = str(count.labels["reason"])
                 total[reason] = total.get(reason, 0) + count.figures["wakeups"]
         return sorted(total, key=lambda reason: (reason == "other", -total[reason]))
+
+    def places(self, scope: str, of: str) -> list[str]:
+        """The functions in which `of` was counted."""
+        labels = [count.labels for boot in self.boots for count in boot.counts]
+        where = [one for one in labels if (one.get("scope"), one.get("of")) == (scope, of)]
+        return list(dict.fromkeys(str(one["in"]) for one in where))
+
+    def at_place(self, kernel: str, scope: str, of: str, place: str, figure: str) -> list[float]:
+        """One for each boot."""
+        return counted(self.by_kernel[kernel], {"scope": scope, "of": of, "in": place}, figure)
 
     def by_reason(self, kernel: str, load: str, reason: str, figure: str) -> list[float]:
         """One for each boot with that load; what a trace does not have did not happen."""
@@ -486,3 +499,69 @@ def sweeps(results: Results) -> list[Sweep]:
             key = (panel.machine.id, panel.scenario, panel.mode, runs)
             found.setdefault(key, []).append(panel)
     return [Sweep(sorted(group, key=lambda panel: panel.size or 0)) for group in found.values()]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Counts of section sim that differ in how many CPUs the machine has."""
+
+    panels: list[Counted]  # by number of CPUs
+
+    @property
+    def first(self) -> Counted:
+        return self.panels[0]
+
+    @property
+    def results(self) -> Results:
+        return self.first.results
+
+    @property
+    def machine(self) -> Machine:
+        return self.first.machine
+
+    @cached_property
+    def kernels(self) -> list[str]:
+        """Ids, in the order of the report."""
+        seen = {key for panel in self.panels for key in panel.by_kernel}
+        return [k.id for k in ordered_kernels(self.results) if k.id in seen]
+
+    @cached_property
+    def scopes(self) -> list[str]:
+        return list(dict.fromkeys(scope for panel in self.panels for scope in panel.groups))
+
+    @property
+    def whole(self) -> str:
+        """The machine that the others are parts of."""
+        return WITH_CORES.sub("", self.first.where)
+
+    @property
+    def about(self) -> str:
+        return f"{self.first.n} and number of CPUs; simulated"
+
+    def figures(self, kernel: str, scope: str, metric: str) -> dict[int, list[float]]:
+        """By the number of CPUs."""
+        found = {
+            cpus_of(panel): panel.figures(kernel, scope, metric)
+            for panel in self.panels
+            if kernel in panel.by_kernel and scope in panel.groups
+        }
+        return {cpus: values for cpus, values in found.items() if values}
+
+
+def cpus_of(panel: Counted) -> int:
+    """As many as there are producers."""
+    return int(str(panel.boots[0].runs[0].get("threads", 0)))
+
+
+def scalings(results: Results) -> list[Scaling]:
+    found: dict[tuple, list[Counted]] = {}
+    for panel in counted_panels(results, "sim"):
+        run = {key: value for key, value in panel.boots[0].runs[0].items() if key != "threads"}
+        found.setdefault((WITH_CORES.sub("", panel.where), panel.append, words(run)), []).append(
+            panel
+        )
+    return [
+        Scaling(sorted(group, key=cpus_of))
+        for group in found.values()
+        if len({cpus_of(panel) for panel in group}) > 2
+    ]

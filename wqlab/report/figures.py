@@ -22,6 +22,7 @@ from wqlab.report.compare import (
     TIMES,
     Compared,
     Panel,
+    Scaling,
     Sweep,
     kernel_label,
     machine_line,
@@ -103,14 +104,14 @@ def nanoseconds(value: float, _: object = None) -> str:
     return f"{value:g} ns"
 
 
-def source(panel: Panel | Sweep) -> str:
+def source(panel: Panel | Sweep | Scaling) -> str:
     """How often, with what, and on what machine."""
     line = machine_line(panel.machine)
     about = [part for part in panel.about.split("; ") if part not in line]
     return "; ".join([*about, line])
 
 
-def colours(panel: Panel | Sweep) -> dict[str, int]:
+def colours(panel: Panel | Sweep | Scaling) -> dict[str, int]:
     """By the id of a kernel its place among SERIES: the same in all figures."""
     named = ("stock", "patched", "mainline")
     kernels = ordered_kernels(panel.results)
@@ -523,3 +524,49 @@ def sweep_figure(sweep: Sweep, scope: str, name: str) -> Drawing | None:
 
     title = f"{sweep.first.title}: shards of different size, scope {scope}"
     return draw(name, title, source(sweep), (WIDE, 3.8), paint)
+
+
+def scaling(one: Scaling, name: str) -> Drawing:
+    """Throughput, and cache lines that move for an item, by the number of CPUs."""
+    colour = colours(one)
+    metrics = {
+        "steady_items_per_sec": "throughput (items/s)",
+        "moves_per_item": "cache lines that move (per item)",
+    }
+
+    def paint(figure: Figure) -> None:
+        grid = figure.subplots(
+            len(metrics), len(one.scopes), sharex=True, sharey="row", squeeze=False
+        )
+        for row, (metric, label) in zip(grid, metrics.items(), strict=True):
+            for axes, scope in zip(row, one.scopes, strict=True):
+                for kernel in one.kernels:
+                    found = one.figures(kernel, scope, metric)
+                    spreads = [Spread.of(values) for values in found.values()]
+                    i = colour[kernel]
+                    axes.errorbar(
+                        list(found),
+                        [each.median for each in spreads],
+                        yerr=[
+                            [each.median - each.low for each in spreads],
+                            [each.high - each.median for each in spreads],
+                        ],
+                        color=SERIES[i],
+                        marker=MARKERS[i],
+                        ms=5,
+                        lw=1.5,
+                        elinewidth=1,
+                        capsize=2,
+                    )
+                axes.set_ylim(bottom=0)
+                axes.set_xlim(left=0)
+                axes.yaxis.set_major_formatter(FuncFormatter(short))
+            row[0].set_ylabel(label)
+        for axes, scope in zip(grid[0], one.scopes, strict=True):
+            axes.set_title(scope, loc="right", fontweight="normal")
+        for axes in grid[-1]:
+            axes.set_xlabel("CPUs, with a producer each")
+        legend(grid[0][0], [(kernel_label(one.results, k), colour[k]) for k in one.kernels])
+
+    title = f"{one.whole}: by the number of CPUs"
+    return draw(name, title, source(one), (WIDE, 5.6), paint)

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 
 from wqlab.problem import Usage
-from wqlab.report import figures, tables
+from wqlab.report import counts, figures, tables, terminal
 from wqlab.report.compare import (
     MODES,
     Counted,
@@ -19,6 +19,7 @@ from wqlab.report.compare import (
     kernel_label,
     ordered_kernels,
     panels,
+    scalings,
     sweeps,
 )
 from wqlab.report.figures import Drawing
@@ -51,6 +52,7 @@ TEXTS = {
     "lines, by the function that waits for them; locks are by the function that takes them.",
     "setup": "A KUnit case times its own steps, on User Mode Linux and in QEMU.",
 }
+DETAILS: dict[Section, str] = {"wakeups": "By reason", "sim": "By function"}
 TITLES: dict[Section, str] = {
     "costs": "Cost of an item",
     "wakeups": "Wakeups of workers",
@@ -124,7 +126,11 @@ class Page:
         ]
         for section, title in TITLES.items():
             found = [p for p in counted_panels(self.results, section) if p.machine in machines]
-            parts = [part for panel in found for part in counted_parts(panel)]
+            parts: list = []
+            for one in scalings(self.results) if section == "sim" else ():
+                if one.machine in machines:
+                    parts += self.draw(figures.scaling, one, name=("scaling",))
+            parts += [part for panel in found for part in counted_parts(panel)]
             chapters.append(Chapter(title, parts, TEXTS[section]))
         facts = tables.machine_facts(machines)
         return Chapter(machines[0].cpu_model, [facts, *(c for c in chapters if c.parts)])
@@ -153,10 +159,10 @@ class Page:
 
 
 def counted_parts(panel: Counted) -> list:
-    parts: list = [*tables.figure_tables(panel)]
-    details, loads = tables.detail_tables(panel), tables.loads_table(panel)
+    parts: list = [*counts.figure_tables(panel)]
+    details, loads = counts.detail_tables(panel), counts.loads_table(panel)
     if details:
-        what = "By reason" if panel.section == "wakeups" else "Each kernel"
+        what = DETAILS.get(panel.section, "Each kernel")
         parts.append(folded(f"{what}: {panel.where}", details, not parts))
     if loads:
         parts.append(folded(f"Loads: {panel.where}", [loads]))
@@ -175,9 +181,9 @@ def page(results: Results) -> tuple[str, list[Drawing]]:
     builds, qemu = tables.builds_table(results), tables.qemu_table(results)
     html = environment.get_template(TEMPLATE).render(
         names=", ".join(kernel_label(results, k.id) for k in ordered_kernels(results)),
-        made=tables.made_lines(results),
+        made=terminal.made_lines(results),
         glance=tables.glance(results),
-        not_alternated=tables.not_alternated(results) and " ".join(tables.NOT_ALTERNATED),
+        not_alternated=terminal.not_alternated(results) and " ".join(terminal.NOT_ALTERNATED),
         lost=tables.lost_table(results),
         notes=results.notes,
         enough=ENOUGH,
@@ -210,7 +216,7 @@ def write(results: Results, out: Path) -> int:
     files = {f"{drawing.name}.svg": figures.on_paper(drawing.svg) for drawing in drawings}
     files |= {
         "index.html": html,
-        "report.txt": tables.text(results, full=True),
+        "report.txt": terminal.text(results, full=True),
         "results.json": dumps(results),
     }
     new, old = (out.with_name(f".{out.name}.{what}") for what in ("new", "old"))

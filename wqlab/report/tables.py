@@ -10,30 +10,25 @@ from wqlab.report.compare import (
     CHANCE,
     DEFAULT_SCOPES,
     LOCKS,
-    PER_ITEM,
     RANKS,
     TIMES,
     Better,
     Comparable,
     Compared,
-    Counted,
     Panel,
     Sweep,
     compare,
-    counted_panels,
     hosts,
     kernel_label,
     machine_line,
     ordered_kernels,
     panels,
     rank_name,
-    sweeps,
 )
-from wqlab.results import METRICS, Build, Count, Machine, Metric, Results, Section
+from wqlab.results import METRICS, Build, Machine, Metric, Results, Section
 from wqlab.scenario import SCOPES
-from wqlab.stats import ENOUGH, Spread
+from wqlab.stats import Spread
 from wqlab.text import plural
-from wqlab.text import table as aligned
 
 
 @dataclass(frozen=True)
@@ -107,6 +102,8 @@ def short_label(metric: Metric) -> str:
         "lock_hold_ns": "held, ns per item",
         "lock_wait_ns": "waited for, ns per item",
         "instructions": "instructions per item",
+        "moves_per_item": "lines that move per item",
+        "moves_wait_ns": "waited for lines, ns per item",
     }
     if metric.key in names:
         return names[metric.key]
@@ -316,137 +313,6 @@ def glance(results: Results) -> list[Table]:
     return tables
 
 
-# --- what was counted --------------------------------------------------------------------
-
-# Of each section the figures that kernels are compared by
-COUNTED: dict[Section, tuple[str, ...]] = {
-    "costs": ("switches_per_item", "instructions_per_item"),
-    "sim": (
-        *("steady_items_per_sec", "moves_per_item", "moves_wait_ns", "instructions_per_item"),
-        *("taken_per_item", "contended_per_item", "lock_wait_ns", "lock_hold_ns"),
-    ),
-    "wakeups": (PER_ITEM,),
-    "setup": ("layout_ns", "fill_ns", "pairs_ns"),
-    "peaks": (),
-}
-
-
-def figure_tables(panel: Counted) -> list[Table]:
-    """Load by kernel: each figure with its ratios; all in one table where there are none."""
-    metrics = [
-        metric
-        for metric in COUNTED[panel.section]
-        if any(panel.figures(k, group, metric) for k in panel.by_kernel for group in panel.groups)
-    ]
-    if not metrics:
-        return []
-    of = next(iter(next(iter(panel.labels.values()))))  # "load", "case"
-    if not panel.pairs():
-        rows = [
-            cells(
-                group,
-                panel.label(kernel),
-                short_label(panel.metrics[metric]),
-                len(found),
-                spread(found),
-            )
-            for group in panel.groups
-            for kernel in panel.by_kernel
-            for metric in metrics
-            if (found := panel.figures(kernel, group, metric))
-        ]
-        columns = [of, "kernel", "figure", "n", "median"]
-        title = f"{panel.where}: figures of one kernel"
-        return [Table(title, columns, rows, panel.about, words=3, short=True)]
-    return [
-        kernel_table(
-            panel,
-            f"{panel.where}: {short_label(panel.metrics[metric])}",
-            [metric],
-            metric,
-            of=of,
-            short=True,
-        )
-        for metric in metrics
-    ]
-
-
-def reason_table(panel: Counted, load: str) -> Table:
-    """Kernels side by side: wakeups by reason, all and those with a pool->lock held."""
-    found = {
-        reason: [
-            [panel.by_reason(kernel, load, reason, figure) for figure in ("wakeups", "locked")]
-            for kernel in panel.by_kernel
-        ]
-        for reason in panel.reasons(load)
-    }
-    rows = []
-    for reason, by_kernel in found.items():
-        row = [
-            "/".join(median(counts) for counts in both) if all(both) else "-" for both in by_kernel
-        ]
-        if set(row) - {"0/0", "-"}:
-            rows.append(cells(reason, *row))
-    return Table(
-        f"{panel.where}: {load}: wakeups by reason, all/with a pool->lock held",
-        ["reason", *map(panel.label, panel.by_kernel)],
-        rows,
-        f"medians; {panel.about}",
-        words=1,
-        short=True,
-    )
-
-
-def peaks_table(panel: Counted, kernel: str) -> Table:
-    """A line for each max_active, a column for issuers and scope; "*" is not what is wanted."""
-    found: dict[tuple, dict[str, list[Count]]] = {}
-    for boot in panel.by_kernel[kernel]:
-        for count in boot.counts:
-            key = count.labels["max_active"], count.figures["wanted"]
-            column = f"{count.labels['issuers']}, {count.labels['scope']}"
-            found.setdefault(key, {}).setdefault(column, []).append(count)
-    columns = list(dict.fromkeys(column for row in found.values() for column in row))
-    rows, wrong, total = [], 0, 0
-    for (limit, wanted), row in found.items():
-        items = sorted({count.labels["items"] for counts in row.values() for count in counts})
-        shown = []
-        for column in columns:
-            peaks = sorted({count.figures["peak"] for count in row.get(column, [])})
-            bad = any(peak != wanted for peak in peaks)
-            total += bool(peaks)
-            wrong += bad
-            text = "-".join(map(str, dict.fromkeys((peaks[0], peaks[-1])))) if peaks else ""
-            shown.append(Cell(text + "*" * bad, bad, "worse" if bad else ""))
-        rows.append([*cells(limit, "-".join(map(str, items)), wanted), *shown])
-    note = f"{wrong} of {total} are not min(max_active, items) and have a *; {panel.about}"
-    title = f"{panel.where}: {panel.label(kernel)}: most items running at once"
-    return Table(title, ["max_active", "items", "wanted", *columns], rows, note, 0, short=True)
-
-
-def detail_tables(panel: Counted) -> list[Table]:
-    """What is behind the figures, or stands for itself."""
-    if panel.section == "peaks":
-        return [peaks_table(panel, kernel) for kernel in panel.by_kernel]
-    if panel.section == "wakeups":
-        return [reason_table(panel, load) for load in panel.groups]
-    return []
-
-
-def loads_table(panel: Counted) -> Table | None:
-    """What each load is."""
-    runs = {
-        str(count.labels["load"]): words(count.run)
-        for boot in panel.boots
-        for count in boot.counts
-        if count.run and "load" in count.labels
-    }
-    if not runs:
-        return None
-    rows = [cells(load, run) for load, run in runs.items()]
-    title = f"{panel.where}: parameters of test_workqueue in each load"
-    return Table(title, ["load", "parameters"], rows, machine_line(panel.machine))
-
-
 # --- the rest ----------------------------------------------------------------------------
 
 
@@ -608,83 +474,3 @@ def machine_facts(machines: Sequence[Machine]) -> dict[str, str]:
         "load when measuring began": loads(machines),
         "measured": "; ".join(where(machine) for machine in machines),
     }
-
-
-# --- the terminal ------------------------------------------------------------------------
-
-
-def render(table: Table) -> list[str]:
-    """A table in plain text."""
-    rows = [table.columns, *([cell.text for cell in row] for row in table.rows)]
-    left = [table.left(i) for i in range(len(table.columns))]
-    note = [f"  ({table.note})"] if table.note else []
-    return [table.title, *note, *aligned(rows, left)]
-
-
-def made_lines(results: Results) -> list[str]:
-    return [
-        f"measured {made.date}: {made.command}"
-        + (f" (commit {made.commit})" if made.commit else "")
-        for made in results.made
-    ]
-
-
-def source_lines(results: Results) -> list[str]:
-    """On what, of what and by what."""
-    lines = []
-    for machines in hosts(results):
-        facts = machine_facts(machines)
-        lines.append(f"machine: {facts.pop('CPU')}")
-        lines += [f"  {name}: {fact}" for name, fact in facts.items()]
-    for kernel in ordered_kernels(results):
-        patches = f", with {plural(kernel.patches, 'patch')}" if kernel.patches else ""
-        found = any(b.kernel == kernel.id and b.section == "local" for b in results.boots)
-        how = "as it was found running" if found else f"base {recorded(kernel.base)}{patches}"
-        lines.append(f"kernel {kernel_label(results, kernel.id)}: {kernel.release}, {how}")
-        compilers = dict.fromkeys(build.compiler for build in kernel.builds) or [None]
-        lines.append(f"  compiler: {', '.join(map(recorded, compilers))}")
-    return lines + made_lines(results)
-
-
-def not_alternated(results: Results) -> bool:
-    """Kernels of which one after the other was found running, not booted in turn."""
-    return any(len(panel.by_kernel) > 1 for panel in panels(results, "local"))
-
-
-def text(results: Results, full: bool = False) -> str:
-    """The report for a terminal; the full one has every percentile."""
-    blocks: list[list[str]] = [source_lines(results)]
-
-    def add(*tables: Table | None) -> None:
-        blocks.extend(render(table) for table in tables if table and (full or table.short))
-
-    add(builds_table(results), qemu_table(results), lost_table(results))
-    if results.notes:
-        blocks.append(["not measured:", *(f"  {note}" for note in results.notes)])
-    for panel in panels(results, "locks"):
-        add(*lock_tables(panel))
-    for panel in panels(results, "icount"):
-        add(instruction_table(panel))
-    for panel in panels(results, "time", "local"):
-        add(throughput_table(panel), shard_table(panel), running_table(panel), latency_table(panel))
-        if full:
-            add(*time_tables(panel), kworkers_table(panel))
-        blocks.append(claim_lines(panel))
-    for sweep in sweeps(results):
-        add(*(sweep_table(sweep, scope) for scope in sweep.scopes))
-    for counted in counted_panels(results, *COUNTED):
-        add(loads_table(counted), *figure_tables(counted), *detail_tables(counted))
-    add(*perf_tables(results), *layout_tables(results))
-    blocks.append(READING + NOT_ALTERNATED if not_alternated(results) else READING)
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
-
-
-READING = [
-    "A figure is the median over the boots [lowest - highest], or one number where all boots",
-    "agree. A ratio is the ratio of two medians, with its 95 % interval (bootstrap). A word such",
-    f"as 'faster' means that the interval excludes 1; it takes {ENOUGH} boots on either side.",
-]
-NOT_ALTERNATED = [
-    "Kernels that were found running were measured one after the other, not in turn. Whatever else",
-    "changed on the machine in between is in their ratio too.",
-]
