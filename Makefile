@@ -3,6 +3,7 @@
 # make local       measure this very machine, with the kernel that it runs (as root)
 # make bench       obtain, apply, build, boot, measure, report: stock, patched, mainline
 # make sim         the same kernels on a MACHINE with many CPUs, in simulated time
+# make validate    simulate what others have measured, and compare
 # make report      report again, of several machines in one with FILES="A.json B.json"
 # make doctor      what is here, what is missing and what that prevents
 #
@@ -28,7 +29,7 @@
 # QUICK=1      for local and bench: little is measured, to see it work
 # WATCH=30     for local: load nothing, record the load that the machine has for 30 s
 # MACHINE=NAME for sim: a file of machines/ (grace-72)
-# SIZES=1,2,4  for local and bench: shard sizes to measure
+# SIZES=1,2,4  for local, bench and sim: shard sizes to measure
 
 FILES ?= $(wildcard build/bench.json local/*.json)
 MUTANTS ?= tests/mutants/series
@@ -38,8 +39,8 @@ source = $(base) $(if $(KSRC),--ksrc '$(KSRC)')
 sizes = $(if $(SIZES),--sizes '$(SIZES)')
 quick = $(if $(QUICK),--quick)
 
-.PHONY: help local bench sim report doctor test test-quick test-full check kunit each torture \
-	models mutants debian tree refresh clean
+.PHONY: help local bench sim validate report doctor test test-quick test-full check kunit each \
+	torture models mutants debian tree refresh clean
 
 help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
@@ -48,7 +49,10 @@ local:
 	@scripts/wqlab local $(quick) $(sizes) $(if $(WATCH),--watch '$(WATCH)')
 
 sim:
-	@scripts/wqlab sim $(source) $(if $(MACHINE),--machine '$(MACHINE)')
+	@scripts/wqlab sim $(source) $(sizes) $(if $(MACHINE),--machine '$(MACHINE)')
+
+validate:
+	@scripts/wqlab validate $(source)
 
 bench:
 	@scripts/wqlab bench $(source) $(quick) $(sizes)

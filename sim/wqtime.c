@@ -6,7 +6,7 @@
  * An instruction takes insn_ps, and more while the other thread of the core is busy. Of each
  * cache line it is known who wrote it last, when it came there, and who has a copy. Who lacks
  * a copy, or must have the only one to write, waits until the line is there and for the time
- * it takes to come over; a plain store does not wait, but its line comes no sooner. Who has
+ * it takes to come over, and the others' copies to go; a plain store does not wait, but its line comes no sooner. Who has
  * waited goes on for a moment, in which the line stays, and then ends its turn, so that what
  * others did meanwhile happens first. That way locks, wakeups and counters put the vCPUs in
  * order.
@@ -16,8 +16,8 @@
  * read, cannot leave the loop until one of these lines is written or an interrupt comes: it
  * is parked until then, and its clock then goes on by whole rounds of the loop.
  *
- * Written to port PORT (outb): 1 turns it on, 2 turns it off and writes a line of JSON with
- * what was counted. That is done from the first to the last of a number of calls of
+ * A call of sethostname() turns it on, the next one turns it off and writes a line of JSON
+ * with what was counted. That is done from the first to the last of a number of calls of
  * queue_work_on(), see "count".
  *
  * Arguments, all NAME=VALUE; times in ns, with three digits behind the point at most:
@@ -35,7 +35,7 @@
  *   cpus          file with a line for each vCPU: its core, cluster, LLC and node
  *   symbols       file with lines "KIND START END": addresses of functions, in hex. KIND is
  *                 lock or unlock, with the lock as first argument; slow, that a lock may jump
- *                 to; or queue, that queues a work item
+ *                 to; queue, that queues a work item; or switch, as sethostname()
  *   count         FIRST:LAST, calls of a queue function
  *   out           file that lines are added to
  */
@@ -51,7 +51,6 @@
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
 #define MAX_CPUS	512
-#define PORT		0x7751
 #define WORDS		(MAX_CPUS / 64)
 #define WATCHED		8		/* lines that a spinning vCPU can read */
 #define DEPTH		8		/* of interrupts in the middle of taking a lock */
@@ -72,12 +71,15 @@ struct place {
 	int core, cluster, llc, node;
 };
 
+/* the nearest that two CPUs have in common */
+enum distance { CORE, CLUSTER, LLC, NODE, FAR, DISTANCES };
+
 /* an instruction that accesses memory, or a block */
 struct site {
 	uint64_t	pc;
 	unsigned int	nr_insns;	/* of a block */
 	bool		atomic;
-	uint64_t	moves;		/* of lines */
+	uint64_t	moves[DISTANCES];	/* of lines */
 	ps_t		waited;
 };
 
@@ -115,8 +117,8 @@ struct holder {
 	ps_t		since;
 };
 
-enum kind { LOCK, UNLOCK, SLOW, QUEUE };
-static const char * const kinds[] = { "lock", "unlock", "slow", "queue" };
+enum kind { LOCK, UNLOCK, SLOW, QUEUE, SWITCH };
+static const char * const kinds[] = { "lock", "unlock", "slow", "queue", "switch" };
 struct function {
 	uint64_t	start, end;
 	enum kind	kind;
@@ -132,12 +134,12 @@ static struct qemu_plugin_simtime simtime = {
 };
 
 static ps_t insn_ps = 350, smt_ps = 350, atomic_ps = 5000, pause_ps = 40000;
-static ps_t core_ps = 5000, cluster_ps = 50000, llc_ps = 50000, node_ps = 100000, far_ps = 150000;
+static ps_t way_ps[DISTANCES] = { 5000, 50000, 50000, 100000, 150000 };
 static ps_t start_ps, keep_ps;
 static uint64_t seed = 1, first_call, last_call = UINT64_MAX;
 static GArray *functions;
 static GHashTable *sites, *lock_stats, *holders;
-static struct qemu_plugin_register *rdi, *rdx, *rax, *rsp;
+static struct qemu_plugin_register *rdi, *rsp;
 static GByteArray *bytes;
 static FILE *out;
 
@@ -146,23 +148,22 @@ static uint16_t epoch;
 static uint64_t nr_calls;
 static ps_t first_at, last_at;
 static struct {
-	uint64_t	insns, moves, pauses, parks;
-	ps_t		waited;
+	uint64_t	insns, pauses, parks;
 } total;
 
 /* --- Cache lines ---------------------------------------------------------- */
 
-static ps_t way(unsigned int to, unsigned int from)
+static enum distance distance(unsigned int one, unsigned int other)
 {
-	const struct place *a = &places[to], *b = &places[from];
+	const struct place *a = &places[one], *b = &places[other];
 
 	if (a->core == b->core)
-		return core_ps;
+		return CORE;
 	if (a->node != b->node)
-		return far_ps;
+		return FAR;
 	if (a->llc != b->llc)
-		return node_ps;
-	return a->cluster == b->cluster ? cluster_ps : llc_ps;
+		return NODE;
+	return a->cluster == b->cluster ? CLUSTER : LLC;
 }
 
 static bool has_copy(const struct line *line, unsigned int cpu)
@@ -176,6 +177,20 @@ static bool has_only_copy(const struct line *line, unsigned int cpu)
 		if (line->copies[i] != (i == cpu / 64 ? 1ULL << (cpu % 64) : 0))
 			return false;
 	return true;
+}
+
+/* from @cpu to all that have a copy or had the only one */
+static enum distance farthest(const struct line *line, unsigned int cpu)
+{
+	enum distance best = distance(cpu, line->writer);
+
+	for (unsigned int i = 0; i < WORDS; i++)
+		for (uint64_t rest = line->copies[i]; rest; rest &= rest - 1) {
+			enum distance d = distance(cpu, i * 64 + __builtin_ctzll(rest));
+
+			best = MAX(best, d);
+		}
+	return best;
 }
 
 /* at @at a line is written that this round of a loop has read */
@@ -213,21 +228,18 @@ static void take_away(struct line *line, unsigned int cpu, ps_t at)
 	}
 }
 
-static void wait_for_line(unsigned int cpu, struct site *site, ps_t until, bool stalls)
+static void wait_for_line(unsigned int cpu, struct site *site, enum distance d, ps_t until,
+			  bool stalls)
 {
 	struct cpu *c = &cpus[cpu];
 
 	c->pure = false;
-	if (counting) {
-		site->moves++;
-		total.moves++;
-	}
+	if (counting)
+		site->moves[d]++;
 	if (!stalls)
 		return;
-	if (counting) {
+	if (counting)
 		site->waited += until - clocks[cpu];
-		total.waited += until - clocks[cpu];
-	}
 	clocks[cpu] = until;
 	c->yields_at = until + keep_ps;
 }
@@ -236,6 +248,7 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 {
 	struct line *line = &lines[nr];
 	struct cpu *c = &cpus[cpu];
+	enum distance d;
 	ps_t there;
 
 	if (line->epoch != epoch) {
@@ -245,10 +258,11 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 		line->copies[cpu / 64] = 1ULL << (cpu % 64);
 		return;
 	}
-	there = (line->since > clocks[cpu] ? line->since : clocks[cpu]) + way(cpu, line->writer);
+	there = line->since > clocks[cpu] ? line->since : clocks[cpu];
 	if (!store) {
 		if (!has_copy(line, cpu)) {
-			wait_for_line(cpu, site, there, true);
+			d = distance(cpu, line->writer);
+			wait_for_line(cpu, site, d, there + way_ps[d], true);
 			line->copies[cpu / 64] |= 1ULL << (cpu % 64);
 		}
 		/* a line too many makes the loop one that is not parked */
@@ -269,10 +283,9 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 		if (clocks[cpu] > line->since)
 			line->since = clocks[cpu];
 	} else {
-		/* the one that wrote it last needs no data, but the others' copies have to go */
-		if (line->writer == cpu && has_copy(line, cpu))
-			there = clocks[cpu] + llc_ps;
-		wait_for_line(cpu, site, there, site->atomic);
+		d = farthest(line, cpu);
+		there += way_ps[d];
+		wait_for_line(cpu, site, d, there, site->atomic);
 		take_away(line, cpu, there);
 		line->writer = cpu;
 		line->since = there;
@@ -486,7 +499,7 @@ static void clear_site(gpointer key, gpointer value, gpointer data)
 {
 	struct site *site = value;
 
-	site->moves = 0;
+	memset(site->moves, 0, sizeof(site->moves));
 	site->waited = 0;
 }
 
@@ -524,13 +537,16 @@ static void turn_on(void)
 
 static void write_site(gpointer key, gpointer value, gpointer data)
 {
+	static const uint64_t none[DISTANCES];
 	struct site *site = value;
 	const char **comma = data;
 
-	if (!site->moves)
+	if (!memcmp(site->moves, none, sizeof(none)))
 		return;
-	fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", *comma, site->pc, site->moves,
-		site->waited);
+	fprintf(out, "%s[%" PRIu64 ",%" PRIu64, *comma, site->pc, site->waited);
+	for (enum distance d = 0; d < DISTANCES; d++)
+		fprintf(out, ",%" PRIu64, site->moves[d]);
+	fprintf(out, "]");
 	*comma = ",";
 }
 
@@ -549,16 +565,12 @@ static void turn_off(void)
 {
 	const char *comma = "";
 
-	if (!on)
-		return;
 	on = counting = false;
 	simtime.on = false;
 	qemu_plugin_simtime_yield();
 	fprintf(out, "{\"calls\":%" PRIu64 ",\"first_ps\":%" PRIu64 ",\"last_ps\":%" PRIu64
-		",\"insns\":%" PRIu64 ",\"moves\":%" PRIu64 ",\"waited_ps\":%" PRIu64
-		",\"pauses\":%" PRIu64 ",\"parks\":%" PRIu64 ",\"sites\":[",
-		nr_calls, first_at, last_at, total.insns, total.moves, total.waited, total.pauses,
-		total.parks);
+		",\"insns\":%" PRIu64 ",\"pauses\":%" PRIu64 ",\"parks\":%" PRIu64 ",\"sites\":[",
+		nr_calls, first_at, last_at, total.insns, total.pauses, total.parks);
 	g_hash_table_foreach(sites, write_site, &comma);
 	comma = "";
 	fprintf(out, "],\"locks\":[");
@@ -567,18 +579,12 @@ static void turn_off(void)
 	fflush(out);
 }
 
-static void on_port(unsigned int cpu, void *data)
+static void on_switch(unsigned int cpu, void *data)
 {
-	if ((read_register(rdx) & 0xffff) != PORT)
-		return;
-	switch (read_register(rax) & 0xff) {
-	case 1:
-		turn_on();
-		break;
-	case 2:
+	if (on)
 		turn_off();
-		break;
-	}
+	else
+		turn_on();
 }
 
 /* --- Translation ---------------------------------------------------------- */
@@ -617,9 +623,10 @@ static void translate_in_function(struct qemu_plugin_insn *insn, uint64_t pc, bo
 		struct function *f = &g_array_index(functions, struct function, i);
 		static const qemu_plugin_vcpu_udata_cb_t at_entry[] = {
 			[LOCK] = on_lock, [UNLOCK] = on_unlock, [SLOW] = on_slow, [QUEUE] = on_queue,
+			[SWITCH] = on_switch,
 		};
 
-		if (pc < f->start || pc >= f->end)
+		if (pc < f->start || pc >= f->end || !(on || f->kind == SWITCH))
 			continue;
 		if (pc == f->start)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, at_entry[f->kind],
@@ -657,15 +664,12 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (size == 2 && code[0] == 0xf3 && code[1] == 0x90)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_pause,
 							       QEMU_PLUGIN_CB_NO_REGS, site);
-		if (op[0] == 0xee)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_port,
-							       QEMU_PLUGIN_CB_R_REGS, NULL);
+		translate_in_function(insn, pc, op[0] == 0xc3);
 		if (!on)
 			continue;
 		if (op[0] == 0x0f && (op[1] == 0x31 || (op[1] == 0x01 && op[2] == 0xf9)))
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_clock,
 							       QEMU_PLUGIN_CB_NO_REGS, NULL);
-		translate_in_function(insn, pc, op[0] == 0xc3);
 		qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS,
 						 QEMU_PLUGIN_MEM_RW, site);
 	}
@@ -675,7 +679,7 @@ static void on_init(qemu_plugin_id_t id, unsigned int cpu)
 {
 	g_autoptr(GArray) all = qemu_plugin_get_registers();
 	const struct { const char *name; struct qemu_plugin_register **reg; } wanted[] = {
-		{ "rdi", &rdi }, { "rdx", &rdx }, { "rax", &rax }, { "rsp", &rsp },
+		{ "rdi", &rdi }, { "rsp", &rsp },
 	};
 
 	for (unsigned int i = 0; i < all->len; i++) {
@@ -743,8 +747,9 @@ static bool set(const char *name, const char *value)
 {
 	const struct { const char *name; ps_t *ps; } times[] = {
 		{ "insn", &insn_ps }, { "smt", &smt_ps }, { "atomic", &atomic_ps },
-		{ "pause", &pause_ps }, { "core", &core_ps }, { "cluster", &cluster_ps },
-		{ "llc", &llc_ps }, { "node", &node_ps }, { "far", &far_ps },
+		{ "pause", &pause_ps }, { "core", &way_ps[CORE] },
+		{ "cluster", &way_ps[CLUSTER] }, { "llc", &way_ps[LLC] },
+		{ "node", &way_ps[NODE] }, { "far", &way_ps[FAR] },
 		{ "send", &simtime.send_ps }, { "ipi", &simtime.ipi_ps },
 		{ "wake", &simtime.wake_ps }, { "start", &start_ps }, { "keep", &keep_ps },
 	};

@@ -50,6 +50,7 @@ class Flavour:
     about: str
     fragments: tuple[str, ...]  # files of configs/
     arch: str = ""  # "" is any
+    beside: str = ""  # built where this one is: few files of the two differ
 
 
 @cache
@@ -204,7 +205,7 @@ def build(
         return result
     stock = not count and not overlay
     place = place or ("overlay" if overlay else "")
-    name = f"build-{arch.name}-{flavour}"
+    name = f"build-{arch.name}-{what.beside or flavour}"
     where = source.place(place or ("stock" if stock else ""))
     with lock(str((where / name).relative_to(CACHE))):
         if found():  # whoever held the lock may have built it
@@ -260,8 +261,9 @@ def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Pat
         names = [job.arch.image, ".config", "include/config/kernel.release"]
         if "CONFIG_DEBUG_INFO=y" in (job.obj / ".config").read_text().splitlines():
             names.append("vmlinux")
-        modules = [path for name in ("kernel", "lib") for path in (job.obj / name).glob("*.ko")]
-        names += [str(path.relative_to(job.obj)) for path in modules]
+        order = job.obj / "modules.order"  # other modules there are of an earlier build
+        modules = order.read_text().split() if order.is_file() else []
+        names += [str(Path(name).with_suffix(".ko")) for name in modules]
         for name in dict.fromkeys(names):
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(job.obj / name, part / name)

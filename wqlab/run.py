@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from wqlab.places import CACHE
 from wqlab.problem import Problem
@@ -22,7 +23,11 @@ BEAT = 10.0  # seconds between lines that say that something is still going on
 END_LIMIT = 10.0  # seconds for a program that was told to end
 LOCK_LIMIT = 1800.0  # seconds to wait for another run
 STARTED = time.monotonic()
+CORES = len(os.sched_getaffinity(0))
 TIMED_OUT = 124  # the status of a program that took longer than its limit
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _running: set[subprocess.Popen] = set()
 _closing = threading.Event()
@@ -156,6 +161,24 @@ def check(command: Sequence[str | Path], *, wrong: str, limit: float = 60.0, **m
         said = [line for line in done.output.splitlines() if line.strip()]
         raise Problem(f"{wrong}: {said[-1].strip() if said else f'status {done.status}'}")
     return done.output
+
+
+def side_by_side(
+    make: Callable[[T], R], of: Iterable[T], number: int = CORES
+) -> Iterator[tuple[T, R]]:
+    """What `make` gives for each, so many at once, as they end. When this is broken off, all
+    programs end."""
+    pool = ThreadPoolExecutor(number)
+    try:
+        futures = {pool.submit(make, one): one for one in of}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_all()
+        raise
+    finally:
+        pool.shutdown()
 
 
 @contextmanager

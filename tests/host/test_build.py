@@ -7,6 +7,7 @@ Seen failing: with what the comment above each test names.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,10 +38,12 @@ bzImage:
 	cat kernel/workqueue.c >$(O)/arch/x86/boot/bzImage
 	echo 6.12.117 >$(O)/include/config/kernel.release
 	echo in the tree >$(O)/lib/test_workqueue.ko
+	echo of another build >$(O)/lib/other.ko
 	touch $(O)/compiled
 vmlinux:
 	echo types >$(O)/vmlinux
 modules:
+	test -n "$(M)" || echo lib/test_workqueue.o >$(O)/modules.order
 	test -z "$(M)" || cp $(M)/test_workqueue.c $(M)/test_workqueue.ko
 """
 
@@ -121,7 +124,20 @@ def test_module_is_that_of_lib(project: Project) -> None:
     write(project.top / "lib/test_workqueue.c", "changed\n")
     module = result_of(build(project, "--module")) / "lib/test_workqueue.ko"
     assert module.read_text() == "changed\n"
-    assert (result_of(build(project)) / "lib/test_workqueue.ko").read_text() == "in the tree\n"
+    result = result_of(build(project))
+    assert (result / "lib/test_workqueue.ko").read_text() == "in the tree\n"
+    assert [path.name for path in result.rglob("*.ko")] == ["test_workqueue.ko"]
+
+
+# Broken on purpose: a directory for each flavour; the configuration of the other one kept.
+def test_flavours_beside_each_other(project: Project) -> None:
+    """One directory, in which the configuration changes."""
+    for flavour, kunit in (("bench", False), ("test", True), ("bench", False)):
+        result = result_of(build(project, flavour=flavour))
+        assert ("CONFIG_KUNIT=y" in (result / ".config").read_text()) == kunit
+        shutil.rmtree(result)
+    work = project.tmp / "cache/unbound-workqueue/work"
+    assert {path.name for path in work.glob("*/*/linux/build-*")} == {"build-x86_64-bench"}
 
 
 # Broken on purpose: what was lost not noticed; the configuration taken for good afterwards.
@@ -302,7 +318,7 @@ def test_flavours() -> None:
         arch = UML if flavour.arch else ARCHES[0]
         lines = wanted(source, source.count(None), fragments(flavour, arch))
         has_kunit = "CONFIG_KUNIT=y" in lines
-        assert has_kunit == (name not in ("bench", "lockstat", "sim")), name
+        assert has_kunit == (name not in ("bench", "lockstat")), name
         assert any("KUNIT" in line for line in lines) == has_kunit
         symbols = [line.partition("=")[0] for line in lines]
         assert len(symbols) == len(set(symbols)) or name in ("find", "kcsan"), name

@@ -278,7 +278,7 @@ def test_boot_that_does_not_count(call, guests, tmp_path: Path, changes, why: st
 def test_interrupted(call, guests, monkeypatch, tmp_path: Path, capsys) -> None:
     """What is done stays; what boots is ended, and no other boot is begun."""
     ended = threading.Event()
-    monkeypatch.setattr(counts, "end_all", ended.set)
+    monkeypatch.setattr("wqlab.run.end_all", ended.set)
 
     def interrupt() -> None:
         deadline = time.monotonic() + 10

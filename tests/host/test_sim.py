@@ -16,13 +16,17 @@ from wqlab.arch import ARCHES
 from wqlab.places import ROOT
 from wqlab.problem import Problem
 from wqlab.results import Row
-from wqlab.sim import Symbols, counted, counts, read_run
 from wqlab.sim.machine import COSTS, load_machine
+from wqlab.sim.simulate import Symbols, counted, counts, read_run
 
 MACHINES = sorted((ROOT / "machines").glob("*.toml"))
 COSTLY = "".join(f"{name} = 1\n" for name in COSTS)
 SYMBOLS = Symbols(
-    [(0x100, 0x140, "_raw_spin_lock_irq"), (0x140, 0x180, "queue_work_on"), (0x200, 0x2FF, "work")]
+    [
+        (0x100, 0x140, "_raw_spin_lock_irq"),
+        (0x140, 0x180, "queue_work_on"),
+        (0x200, 0x2FF, "__x64_sys_sethostname"),
+    ]
 )
 ROW = Row("cpu", "serial", values={"threads": 4, "items": 400, "warmup": 20})
 COUNTED = {
@@ -30,9 +34,11 @@ COUNTED = {
     "first_ps": 1_000_000_000,
     "last_ps": 3_000_000_000,
     "insns": 20_000,
-    "moves": 600,
-    "waited_ps": 30_000_000,
-    "sites": [[0x150, 200, 10_000_000], [0x160, 200, 0], [0x250, 200, 20_000_000]],
+    "sites": [
+        [0x150, 10_000_000, 0, 200, 0, 0, 0],
+        [0x160, 0, 0, 0, 200, 0, 0],
+        [0x250, 20_000_000, 0, 200, 0, 0, 0],
+    ],
     "locks": [[1, 0x180, 200, 50, 4_000_000, 8_000_000], [2, 0x180, 200, 0, 0, 2_000_000]],
 }
 
@@ -109,7 +115,7 @@ def test_nothing_of_the_host_gets_in(tmp_path: Path) -> None:
 def test_symbols() -> None:
     assert SYMBOLS.name(0x13F) == "_raw_spin_lock_irq"
     assert SYMBOLS.name(0x180) == "(module)"
-    assert SYMBOLS.file == "lock 100 140\nqueue 140 180\n"
+    assert SYMBOLS.file == "lock 100 140\nqueue 140 180\nswitch 200 2ff\n"
 
 
 def test_counts() -> None:
@@ -118,6 +124,8 @@ def test_counts() -> None:
     found = {tuple(count.labels.items())[1:]: count.figures for count in counts(one)}
     assert found[()]["moves_per_item"] == 3
     assert found[()]["instructions_per_item"] == 100
+    assert found[(("of", "distance"), ("in", "cluster"))] == {"moves_per_item": 2}
+    assert (("of", "distance"), ("in", "far")) not in found
     assert found[(("of", "lines"), ("in", "queue_work_on"))] == {
         "moves_per_item": 2,
         "moves_wait_ns": 50,

@@ -18,7 +18,6 @@ Exit status: 0 done, 1 a boot did not pass or was not complete, 2 wrong usage.
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
 from wqlab import results, vm
@@ -30,7 +29,7 @@ from wqlab.options import checked, output, positive
 from wqlab.places import BUILD
 from wqlab.problem import OK, Problem, Usage
 from wqlab.results import SCHEMA, Boot, Results
-from wqlab.run import Progress, end_all, say
+from wqlab.run import Progress, say, side_by_side
 from wqlab.scenario import Scenario, find_scenario
 from wqlab.text import plural
 
@@ -136,21 +135,11 @@ def plan(args: argparse.Namespace) -> list[Task]:
 def boots(tasks: list[Task]) -> Iterator[Boot]:
     """The boots as they are done, with progress."""
     progress = Progress([task.label for task in tasks])
-    pool = ThreadPoolExecutor(tasks[0].kind.at_once)
-    try:
-        futures = {pool.submit(task.boot): task for task in tasks}
-        for future in as_completed(futures):
-            task, boot = futures[future], future.result()
-            step = progress.step(task.label, boot.seconds or 0, boot.passed)
-            how = "pass" if boot.passed else boot.why
-            say(f"{step} {task.label}: {how} in {boot.seconds} s{progress.left()}")
-            yield boot
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        end_all()
-        raise
-    finally:
-        pool.shutdown()
+    for task, boot in side_by_side(Task.boot, tasks, tasks[0].kind.at_once):
+        step = progress.step(task.label, boot.seconds or 0, boot.passed)
+        how = "pass" if boot.passed else boot.why
+        say(f"{step} {task.label}: {how} in {boot.seconds} s{progress.left()}")
+        yield boot
 
 
 def command(args: argparse.Namespace) -> int:
@@ -175,7 +164,7 @@ def command(args: argparse.Namespace) -> int:
             say(f"{len(found.boots)} of {plural(len(tasks), 'boot')} stored in {out}")
     if failed := list(found.not_passed()):
         raise Problem(f"{len(failed)} of {plural(len(tasks), 'boot')} did not pass")
-    from wqlab.report import tables  # needs numpy
+    from wqlab.report import terminal  # needs numpy
 
-    print(tables.text(found))
+    print(terminal.text(found))
     return OK

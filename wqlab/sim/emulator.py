@@ -20,14 +20,10 @@ PACKAGE, SUITE, SERIES = "qemu", "trixie", "10.0"
 SIM = ROOT / "sim"
 PROGRAM = "qemu-system-x86_64"
 CONFIGURE = [
-    *("--target-list=x86_64-softmmu", "--without-default-features", "--disable-install-blobs"),
-    *(
-        "--disable-download",
-        "--enable-tcg",
-        "--enable-plugins",
-        "--disable-docs",
-        "--disable-werror",
-    ),
+    "--target-list=x86_64-softmmu",
+    *("--without-default-features", "--enable-tcg", "--enable-plugins"),
+    *("--without-default-devices", "--with-devices-x86_64=q35"),
+    *("--disable-install-blobs", "--disable-download", "--disable-docs", "--disable-werror"),
 ]
 # Of the machine's own QEMU: what a guest is started by
 ROMS = [Path("/usr/share/qemu"), Path("/usr/share/seabios")]

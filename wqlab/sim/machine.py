@@ -32,6 +32,7 @@ class Machine:
     scenario: Scenario
     cluster: int  # cores of a cluster; 1 is none
     costs: dict[str, float]  # ns
+    append: str = ""  # boot parameters that a guest needs to do as the machine does
 
     @property
     def cpus(self) -> str:
@@ -43,6 +44,11 @@ class Machine:
             llc = index(pods["cache"], cpu)
             rows.append((core, core // self.cluster, llc, index(self.scenario.nodes, cpu)))
         return "".join(f"{' '.join(map(str, row))}\n" for row in rows)
+
+    @property
+    def says(self) -> str:
+        """What things cost on it, as one line."""
+        return ", ".join(f"{name}={value:g}" for name, value in self.costs.items())
 
     def changed(self, costs: dict[str, float]) -> "Machine":
         return replace(self, costs=self.costs | costs)
@@ -81,6 +87,7 @@ def load_machine(path: Path) -> Machine:
             scenario=find_scenario(data["scenario"]),
             cluster=int(data.get("cluster", 1)),
             costs=costs,
+            append=str(data.get("append", "")),
         )
     for wrong in costs.keys() ^ COSTS.keys():
         what = "no cost that is known" if wrong in costs else "not given"

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One boot of a kernel on a machine in simulated time, and what sim/wqtime.c has counted."""
+
+import json
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wqlab import vm
+from wqlab.measure import parse_runs
+from wqlab.module import rows_of, words
+from wqlab.problem import Problem
+from wqlab.results import Count, Row, Run
+from wqlab.run import check
+from wqlab.sim.emulator import ROMS
+from wqlab.sim.machine import Machine
+from wqlab.vm import Emulator, Kernel, Record
+
+LEAST = 0.01  # per item, to be stored
+TIMEOUT = 1800  # seconds for a boot with all its runs
+START_NS = 20_000  # CPUs start up to so far apart
+# From where a line comes: the nearest that both CPUs have in common. In a machine's file, each
+# has the time that it takes by the same name.
+DISTANCES = ("core", "cluster", "llc", "node", "far")
+# Functions whose first argument is a lock
+LOCK = re.compile(r"_raw_spin_lock(_irq|_irqsave|_bh)?")
+UNLOCK = re.compile(r"_raw_spin_unlock(_irq|_irqrestore|_bh)?")
+SLOW = ("native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath")
+QUEUE = "queue_work_on"
+SWITCH = re.compile(r"__\w+_sys_sethostname")  # by which the guest turns time on and off
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The functions of a kernel, to name addresses by."""
+
+    functions: list[tuple[int, int, str]]  # start, end, name; sorted
+    workqueue: frozenset[str] = frozenset()  # those that only kernel/workqueue.c knows
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> "Symbols":
+        said = check(
+            ["readelf", "--symbols", "--wide", kernel.path / "vmlinux"],
+            wrong=f"the symbols of {kernel.release} cannot be read",
+        )
+        # number, address, size, type, binding, visibility, section, name; behind the name of a
+        # file come those that are local to it
+        found, local, file = set(), set(), ""
+        for entry in map(str.split, said.splitlines()):
+            if len(entry) == 8 and entry[3] == "FILE":
+                file = entry[7]
+            elif len(entry) == 8 and entry[3] == "FUNC":
+                start, size = int(entry[1], 16), int(entry[2], 0)
+                found.add((start, start + size, entry[7]))
+                if entry[4] == "LOCAL" and file == "workqueue.c":
+                    local.add(entry[7])
+        return cls(sorted(found), frozenset(local))
+
+    def name(self, address: int) -> str:
+        index = bisect_right(self.functions, address, key=lambda function: function[0]) - 1
+        _, end, name = self.functions[index] if index >= 0 else (0, 0, "")
+        return name if address < end else "(module)"
+
+    @property
+    def file(self) -> str:
+        """What the plugin reads."""
+
+        def kind(name: str) -> str:
+            if LOCK.fullmatch(name):
+                return "lock"
+            if UNLOCK.fullmatch(name):
+                return "unlock"
+            if SWITCH.fullmatch(name):
+                return "switch"
+            return "slow" if name in SLOW else "queue" if name == QUEUE else ""
+
+        return "".join(
+            f"{kind(name)} {at:x} {end:x}\n" for at, end, name in self.functions if kind(name)
+        )
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The cache lines that one function, or all, needed in the counted part of a run."""
+
+    waited_ps: int
+    moves: tuple[int, ...]  # from DISTANCES
+
+    @classmethod
+    def sum(cls, of: Iterable["Moved"]) -> "Moved":
+        waited, *moves = map(sum, zip(*((one.waited_ps, *one.moves) for one in of), strict=True))
+        return cls(waited, tuple(moves))
+
+
+@dataclass(frozen=True)
+class Took:
+    """What happened at locks that one function takes, in the counted part of a run."""
+
+    taken: int
+    contended: int
+    waited_ps: int
+    held_ps: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of test_workqueue on the machine."""
+
+    row: Row
+    items: int = 0  # that were queued in the counted part
+    seconds: float = 0.0  # which took so long
+    insns: int = 0
+    lines: dict[str, Moved] = field(default_factory=dict)  # by the function that needs them
+    locks: dict[str, Took] = field(default_factory=dict)  # by the function that takes them
+
+    @property
+    def items_per_sec(self) -> float:
+        return self.items / self.seconds
+
+
+def read_run(text: str, row: Row, symbols: Symbols) -> Measured:
+    """A line of the plugin."""
+    data = json.loads(text)
+    if not data["last_ps"]:
+        raise Problem(f"{row.scope}: fewer items were queued than were to be counted")
+    lines: dict[str, list[Moved]] = defaultdict(list)
+    for pc, waited, *moves in data["sites"]:
+        lines[symbols.name(pc)].append(Moved(waited, tuple(moves)))
+    locks: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for _, caller, *figures in data["locks"]:
+        name = symbols.name(caller - 1)
+        locks[name] = [old + new for old, new in zip(locks[name], figures, strict=True)]
+    first, last = counted(
+        row.values["threads"], row.values["items"] // row.values["threads"], row.values["warmup"]
+    )
+    return Measured(
+        row=row,
+        items=last - first,
+        seconds=(data["last_ps"] - data["first_ps"]) / 1e12,
+        insns=data["insns"],
+        lines={name: Moved.sum(sites) for name, sites in lines.items()},
+        locks={name: Took(*figures) for name, figures in locks.items()},
+    )
+
+
+def counted(threads: int, items: int, warmup: int) -> tuple[int, int]:
+    """The calls of queue_work_on() that are counted: the middle half."""
+    before = threads * warmup
+    return before + threads * items // 4, before + threads * items * 3 // 4
+
+
+def simulate(
+    kernel: Kernel,
+    machine: Machine,
+    asked: list[Run],
+    out: Path,
+    program: Path,
+    plugin: Path,
+    append: str = "",
+) -> tuple[list[Measured], Record]:
+    """Boot the kernel on the machine and make the runs, all of as many items."""
+    symbols = Symbols.of(kernel)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "cpus").write_text(machine.cpus)
+    (out / "symbols").write_text(symbols.file)
+    (out / "counts").unlink(missing_ok=True)
+    first, last = counted(
+        **{key: int(str(asked[0][key])) for key in ("threads", "items", "warmup")}
+    )
+    arguments = {
+        **{name: f"{value:g}" for name, value in machine.costs.items()},
+        "cpus": out / "cpus",
+        "symbols": out / "symbols",
+        "out": out / "counts",
+        "count": f"{first}:{last}",
+        "start": START_NS,
+    }
+    options = ["-icount", "shift=0,sleep=off", "-rtc", "base=2024-11-17,clock=vm", "-seed", "1"]
+    options += [word for rom in ROMS for word in ("-L", str(rom))]
+    options += ["-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in arguments.items())])]
+    record = vm.boot(
+        kernel,
+        machine.scenario,
+        "sim",
+        out,
+        append=" ".join(filter(None, ["quiet", machine.append, append])),
+        commands="".join(f"{words(run)}\n" for run in asked),
+        timeout=TIMEOUT,
+        accel="tcg,thread=single,tb-size=256",
+        emulator=Emulator(program, tuple(options)),
+    )
+    if record.verdict != "pass":
+        raise Problem(f"{record.verdict}: {record.reason}; see {out}")
+    found = list(parse_runs(record.lines))
+    texts = (out / "counts").read_text().splitlines()
+    if not len(found) == len(texts) == len(asked):
+        raise Problem(f"{len(found)} runs and {len(texts)} counts, not {len(asked)}")
+    return [
+        read_run(text, row, symbols) if not row.missing else Measured(row)
+        for run, (_, said, _), text in zip(asked, found, texts, strict=True)
+        for row in rows_of(run, said)
+    ], record
+
+
+def counts(one: Measured) -> list[Count]:
+    scope, each = one.row.scope, 1 / one.items
+    lines = Moved.sum(one.lines.values())
+    total = {
+        "steady_items_per_sec": one.items_per_sec,
+        "moves_per_item": sum(lines.moves) * each,
+        "moves_wait_ns": lines.waited_ps * each / 1e3,
+        "instructions_per_item": one.insns * each,
+    }
+    found = [Count({"scope": scope}, total)]
+    for name, number in zip(DISTANCES, lines.moves, strict=True):
+        if number * each >= LEAST:
+            figures = {"moves_per_item": number * each}
+            found.append(Count({"scope": scope, "of": "distance", "in": name}, figures))
+    for name, moved in sorted(one.lines.items()):
+        if sum(moved.moves) * each >= LEAST:
+            figures = {
+                "moves_per_item": sum(moved.moves) * each,
+                "moves_wait_ns": moved.waited_ps * each / 1e3,
+            }
+            found.append(Count({"scope": scope, "of": "lines", "in": name}, figures))
+    for name, took in sorted(one.locks.items()):
+        if took.taken * each >= LEAST:
+            figures = {
+                "taken_per_item": took.taken * each,
+                "contended_per_item": took.contended * each,
+                "lock_wait_ns": took.waited_ps * each / 1e3,
+                "lock_hold_ns": took.held_ps * each / 1e3,
+            }
+            found.append(Count({"scope": scope, "of": "lock", "in": name}, figures))
+    return found
