@@ -26,6 +26,7 @@ COMMANDS = {
     "local": "measure this very machine, with the kernel that it runs",
     "counts": "count what items cost, wakeups, or how many run at once, by kernel",
     "sim": "measure kernels on a machine with many CPUs, in simulated time",
+    "validate": "simulate what others have measured, and compare",
     "debian": "the benchmark module on Debian's own kernel",
     "mutants": "break the series on purpose, and say what notices",
     "report": "make tables and a page of results",
@@ -33,7 +34,14 @@ COMMANDS = {
 }
 
 # The task of scripts/setup that a command needs, if not `bench`. These run on Python alone.
-TASKS = {"doctor": "", "local": "", "obtain": "obtain", "build": "build", "sim": "sim"}
+TASKS = {
+    "doctor": "",
+    "local": "",
+    "obtain": "obtain",
+    "build": "build",
+    "sim": "sim",
+    "validate": "sim",
+}
 
 
 def set_up(words: list[str]) -> int | None:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What others have measured, and how simulated figures are compared with it.
+
+Seen failing: with a table that is missing, with ratios to the wrong scope, and with an order
+that is compared the wrong way round.
+"""
+
+from dataclasses import replace
+
+import made_results
+import pytest
+
+from wqlab import validate
+from wqlab.problem import Problem
+from wqlab.results import Boot, Count, Results, Row
+from wqlab.sim import published
+from wqlab.sim.machine import find_machine
+from wqlab.sim.published import Published, load_published
+
+TABLES = {
+    "before": Published(
+        "before", find_machine("grace-72"), 10, "cache", {"cpu": 300.0, "cache": 100.0}
+    ),
+    "after": Published(
+        "after", find_machine("grace-72"), 17, "before", {"cpu": 330.0, "cache": 120.0}
+    ),
+}
+
+
+def test_each_table() -> None:
+    found = load_published()
+    assert {one.machine.name for one in found.values()} >= {"grace-72", "xeon-8321hc"}
+    for one in found.values():
+        assert 0 < one.producers <= one.machine.scenario.cpus
+        assert 0 < one.patches
+        assert all(rate > 0 for rate in one.items_per_sec.values())
+        assert one.queue_p50_ns.keys() <= one.items_per_sec.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('to = "cache"', ""),
+        ('to = "nothing"', "neither a scope"),
+        ('to = "cache"\nqueue_p50_ns = { caches = 1 }', "'caches' is no scope"),
+        ('to = "cache"\nkernel = 1', "kernel"),
+    ],
+)
+def test_file(tmp_path, monkeypatch: pytest.MonkeyPatch, text: str, wrong: str) -> None:
+    path = tmp_path / "published.toml"
+    path.write_text(
+        '[one]\nmachine = "grace-72"\npatches = 10\nitems_per_sec = { cache = 1 }\n' + text
+    )
+    monkeypatch.setattr(published, "PATH", path)
+    if not wrong:
+        assert list(load_published()) == ["one"]
+        return
+    with pytest.raises(Problem, match=wrong) as caught:
+        load_published()
+    assert "\n" not in str(caught.value)
+
+
+def simulated(rates: dict[int, dict[str, float]]) -> Results:
+    """By the number of patches, items per second by scope."""
+    found = made_results.counts("sim")
+    machine = replace(found.machines[0], emulation="simulated grace-72 (insn=1)")
+    kernels = [
+        replace(made_results.KERNELS["patched"], id=f"patched-{patches}", patches=patches)
+        for patches in rates
+    ]
+    boots: list[Boot] = []
+    for kernel in kernels:
+        one = replace(
+            found.boots[0],
+            kernel=kernel.id,
+            append="",
+            runs=[{"mode": "serial", "threads": 72}],
+        )
+        scopes = rates[kernel.patches or 0]
+        rows = [Row(scope, "serial", values={"queue_p50_ns": 40}) for scope in scopes]
+        counts = [
+            Count({"scope": scope}, {"steady_items_per_sec": rate})
+            for scope, rate in scopes.items()
+        ]
+        boots += [replace(one, section="time", rows=rows, counts=[]), replace(one, counts=counts)]
+    return replace(found, machines=[machine], kernels=kernels, boots=boots)
+
+
+def test_errors_of_ratios() -> None:
+    """To another scope of the table, or to the same one of another table."""
+    found = simulated({10: {"cpu": 400, "cache": 100}, 17: {"cpu": 440, "cache": 100}})
+    rows, near, total, wrong = validate.compare(found, TABLES, ["before", "after"])
+    assert [(row[0], row[1], *row[5:8]) for row in rows] == [
+        ("before", "cpu", "3.00", "4.00", "+33%"),
+        ("", "cache", "", "", ""),
+        ("after", "cpu", "1.10", "1.10", "+0%"),
+        ("", "cache", "1.20", "1.00", "-17%"),
+    ]
+    assert (near, total, wrong) == (2, 3, [])
+
+
+def test_order() -> None:
+    found = simulated({10: {"cpu": 90, "cache": 100}})
+    *_, wrong = validate.compare(found, TABLES, ["before"])
+    assert wrong == ["before: cpu and cache"]
+
+
+def test_nothing_to_compare() -> None:
+    with pytest.raises(Problem, match="nothing in it"):
+        validate.show(simulated({11: {"cpu": 90}}), TABLES, ["before"])
