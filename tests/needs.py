@@ -70,6 +70,19 @@ class UmlSeries(Need):
 
 
 @dataclass(frozen=True)
+class Simulator(Need):
+    """QEMU with simulated time."""
+
+    cores = ALL
+    guess = 600.0
+
+    def make(self, farm: Making) -> tuple[Path, Path]:
+        from wqlab.sim.emulator import emulator
+
+        return emulator()
+
+
+@dataclass(frozen=True)
 class DebianKernel(Need):
     """Debian's own kernel, with test_workqueue built for it."""
 

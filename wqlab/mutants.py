@@ -7,6 +7,7 @@ The first line of a diff may name what must notice:
   Caught by: CASE on MACHINE              the same on a machine of scenarios/; those named
                                           lockdep_... on a kernel with lockdep
   Caught by: wqtorture on MACHINE: TEXT   wqtorture, with an error that matches TEXT
+  Caught by: scaling                      what an item costs on many CPUs, in simulated time
 
 All other mutants run every KUnit case on User Mode Linux. Diffs that change nothing but bodies of
 functions share one kernel of each kind, any other is built by itself.
@@ -16,10 +17,8 @@ Prints a line for each mutant. Exit status: 0 all were caught, by what they name
 """
 
 import argparse
-import os
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,15 +28,14 @@ from wqlab.obtain import Source, obtain
 from wqlab.options import add_base, existing
 from wqlab.places import BUILD
 from wqlab.problem import FAILED, OK, Problem, Usage
-from wqlab.run import end_all, say
+from wqlab.run import CORES, say, side_by_side
 from wqlab.scenario import find_scenario
 from wqlab.schemata import Mutant, schemata
 
 CAUGHT_BY = re.compile(r"(?P<case>\w+)(?: on (?P<machine>[\w-]+))?(?:: (?P<text>.+))?")
-CORES = len(os.sched_getaffinity(0))
 OUT = BUILD / "mutants"
 ORIGINAL = Mutant("original", {})
-TORTURE = "wqtorture"
+TORTURE, SCALING = "wqtorture", "scaling"
 TORTURE_ARGS = "torture.secs=30 torture.args=stall_ms=5000"
 BOOT_LIMIT = 300.0  # seconds for a boot on a machine
 # Where mutants go that User Mode Linux does not catch and that name no machine
@@ -63,7 +61,7 @@ class Run:
     def flavour(self) -> str:
         """Of the kernel that it boots; "" is that of User Mode Linux."""
         if not self.machine:
-            return ""
+            return "test" if self.case == SCALING else ""
         # torture that is to find anything also gets what finds mistakes without effect
         return "find" if self.is_lockdep or (self.case == TORTURE and not self.text) else "test"
 
@@ -184,6 +182,12 @@ def plan(source: Source, diffs: Sequence[Path]) -> Plan:
 
 def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
     """Boot a kernel that has this mutant."""
+    if run.case == SCALING and isinstance(kernel, vm.Kernel):
+        from wqlab.sim import scaling
+
+        append = f"wq_mutant={mutant.number}"
+        complaints = scaling.complaints(*scaling.costs(kernel, out / mutant.name, append))
+        return Found(run, (SCALING,) if complaints else (), "; ".join(complaints))
     if isinstance(kernel, kunit.Uml):
         return run_uml(kernel, mutant.number, run, out / mutant.name)
     return run_machine(kernel, mutant.number, run, out / mutant.name)
@@ -240,16 +244,9 @@ def command(args: argparse.Namespace) -> int:
                 return look(kernel, mutant, runs[mutant.name], OUT)
 
             # What is caught on User Mode Linux is so mostly by an item that does not come.
-            pool = ThreadPoolExecutor(CORES if flavour else 2 * CORES)
-            try:
-                for mutant, result in zip(mutants, pool.map(boot_one, mutants), strict=True):
-                    found[mutant.name].append(result)
-                    say(f"{mutant.name}: {result.catcher or f'not caught by {result.run}'}")
-            except BaseException:
-                end_all()
-                raise
-            finally:
-                pool.shutdown(cancel_futures=True)
+            for mutant, result in side_by_side(boot_one, mutants, CORES if flavour else 2 * CORES):
+                found[mutant.name].append(result)
+                say(f"{mutant.name}: {result.catcher or f'not caught by {result.run}'}")
 
     try_all({name: run or Run() for name, run in named.items()})
     deeper = [Run(machine=name) for name in DEEP] + [Run(TORTURE, DEEP_TORTURE)]

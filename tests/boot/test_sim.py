@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A machine in simulated time: the same figures in each run, and a lock that is seen.
+"""A machine in simulated time: the same figures in each run, a lock that is seen, and how the
+series scales, which tests/mutants/series/global-counter.diff and wakeup-under-lock.diff break.
 
 Seen failing: with CPUs that start at other times in the second boot.
 """
@@ -8,13 +9,14 @@ from dataclasses import dataclass
 
 import pytest
 from farm import Making, Need
-from needs import Kernel
+from needs import TEST, Simulator
 
-from wqlab import sim
 from wqlab.places import BUILD
 from wqlab.results import Run
-from wqlab.sim.emulator import emulator
+from wqlab.sim import scaling
 from wqlab.sim.machine import find_machine
+from wqlab.sim.scaling import Cost
+from wqlab.sim.simulate import Measured, simulate
 
 MACHINE = find_machine("grace-72").with_cores(16)
 RUNS: list[Run] = [
@@ -29,35 +31,48 @@ class Simulated(Need):
 
     number: int  # tells boots apart
     guess = 60.0
-    before = (Kernel("sim"),)
+    before = (TEST, Simulator())
 
-    def make(self, farm: Making) -> list[sim.Measured]:
-        program, plugin = emulator()
+    def make(self, farm: Making) -> list[Measured]:
         out = BUILD / f"test/sim-{self.number}"
-        return sim.simulate(farm[Kernel("sim")], MACHINE, RUNS, out, program, plugin)
+        return simulate(farm[TEST], MACHINE, RUNS, out, *farm[Simulator()])[0]
 
 
 @dataclass(frozen=True)
 class Twice(Need):
     before = (Simulated(1), Simulated(2))
 
-    def make(self, farm: Making) -> tuple[list[sim.Measured], list[sim.Measured]]:
+    def make(self, farm: Making) -> tuple[list[Measured], list[Measured]]:
         one, other = self.before
         return farm[one], farm[other]
 
 
-pytestmark = pytest.mark.tier("full")
+@dataclass(frozen=True)
+class Scaled(Need):
+    """What an item costs on few CPUs and on many."""
+
+    guess = 60.0
+    before = (TEST, Simulator())
+
+    def make(self, farm: Making) -> tuple[Cost, Cost]:
+        return scaling.costs(farm[TEST], BUILD / "test/scaling")
 
 
 @pytest.mark.needs(Twice())
-def test_same_figures(made: tuple[list[sim.Measured], list[sim.Measured]]) -> None:
+def test_same_figures(made: tuple[list[Measured], list[Measured]]) -> None:
     one, other = made
     assert one == other
 
 
 @pytest.mark.needs(Simulated(1))
-def test_lock_is_seen(made: list[sim.Measured]) -> None:
+def test_lock_is_seen(made: list[Measured]) -> None:
     """16 CPUs wait for one pool->lock, less where there are two, and hardly where each has one."""
     cpu, shard, cache = (sum(took.waited_ps for took in one.locks.values()) for one in made)
     assert cpu < shard < cache
     assert made[2].locks["__queue_work"].waited_ps > cache / 4
+
+
+@pytest.mark.needs(Scaled())
+def test_scaling(made: tuple[Cost, Cost]) -> None:
+    print(*made, sep="\n")
+    assert not scaling.complaints(*made)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from farm import ALL, Making, Need
-from needs import SOURCE, Boot, UmlSeries
+from needs import SOURCE, Boot, Simulator, UmlSeries
 
 from wqlab.mutants import (
     ORIGINAL,
+    SCALING,
     Found,
     Kernel,
     Plan,
@@ -77,7 +78,8 @@ class Tried(Need):
 
     @property
     def before(self) -> tuple[Need, ...]:
-        return SOURCE, Planned(), MutantKernel(self.run.flavour)
+        simulator = (Simulator(),) if self.run.case == SCALING else ()
+        return SOURCE, Planned(), MutantKernel(self.run.flavour), *simulator
 
     def make(self, farm: Making) -> Found:
         made: Plan = farm[Planned()]
