@@ -9,6 +9,7 @@ another shard, and pool->lock is held as long as ever.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from wqlab.problem import Problem
 from wqlab.results import Run
 from wqlab.scenario import SHARD_SIZE
 from wqlab.sim.emulator import emulator
@@ -45,6 +46,8 @@ def cost(kernel: Kernel, cpus: int, out: Path, append: str = "") -> Cost:
     items = sum(one.items for one in runs)
     ours = Symbols.of(kernel).workqueue
     held = sum(took.held_ps for one in runs for name, took in one.locks.items() if name in ours)
+    if not held:
+        raise Problem(f"{out}: no lock was seen: are these the symbols of what was booted?")
     lines = [moved for one in runs for name, moved in one.lines.items() if name in ours]
     return Cost(
         ns=sum(one.seconds for one in runs) * 1e9 * cpus / items,
