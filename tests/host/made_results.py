@@ -351,9 +351,11 @@ def sim(make: Maker, name: str) -> list[Count]:
     for where, moves in (("__queue_work", 20.0), ("kick_pool", 10.0)):
         lines = {"scope": "cache", "of": "lines", "in": where}
         found.append(Count(lines, {"moves_per_item": moves * half, "moves_wait_ns": 50 * moves}))
-    lock = {"scope": "cache", "of": "lock", "in": "__queue_work"}
     figures = {"taken_per_item": 1, "contended_per_item": 0.5}
-    return [*found, Count(lock, figures | {"lock_wait_ns": 900, "lock_hold_ns": 100 * half})]
+    figures |= {"lock_wait_ns": 900, "lock_hold_ns": 100 * half}
+    for of, where in (("locks", "pool->lock"), ("lock", "__queue_work")):
+        found.append(Count({"scope": "cache", "of": of, "in": where}, figures))
+    return found
 
 
 COUNTED = {"costs": costs, "wakeups": wakeups, "peaks": peaks, "sim": sim}

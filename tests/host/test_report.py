@@ -351,7 +351,8 @@ def test_functions_side_by_side() -> None:
     """Those that have most come first; only what they add up to is compared by ratios."""
     (panel,) = compare.counted_panels(simulated(72), "sim")
     assert panel.groups == ["cache"]
-    far, lines, locks = counts.detail_tables(panel)
+    far, lines, pools, locks = counts.detail_tables(panel)
+    assert texts(pools)[0][0] == "pool->lock" and pools.columns[0] == "locks"
     assert far.columns == ["lines from", "stock", "patched"]
     assert texts(far) == [["llc", "30.0", "15.0"]]
     assert lines.columns == ["lines in", "stock", "patched"]
@@ -374,8 +375,28 @@ def test_by_number_of_cpus() -> None:
     _, patched = one.kernels
     assert list(one.figures(patched, "cache", "moves_per_item")) == [8, 32, 72]
     html, drawings = page(merge(found))
-    (drawing,) = (drawing for drawing in drawings if drawing.name.startswith("scaling"))
-    assert "CPUs, with a producer each" in drawing.svg and drawing.name in html
+    (throughput, cache) = (one for one in drawings if one.name.startswith("threads-one-llc-72-"))
+    assert "CPUs, with a producer each" in throughput.svg and throughput.name in html
+    assert cache.title == "one-llc-72: what an item waits for in scope cache"
+    for text in ("kick_pool", "pool->lock", "patched"):
+        assert text in cache.svg
+
+
+def test_by_max_active() -> None:
+    """The same machine each time; a load without a limit is not among them."""
+
+    def limited(limit: int) -> Results:
+        found = simulated(32)
+        boots = [
+            replace(b, runs=[run | {"max_active": limit} for run in b.runs]) for b in found.boots
+        ]
+        return replace(found, boots=boots)
+
+    found = [limited(limit) for limit in (64, 8, 1)]
+    (one,) = compare.scalings(merge([*found, simulated(32)]))
+    assert (one.over, one.whole) == ("max_active", "one-llc-72-cores-32")
+    assert list(one.figures(one.kernels[0], "cache", "moves_per_item")) == [1, 8, 64]
+    assert one.about.count("max_active") == 0 and "threads=32" in one.about
 
 
 # What shows that the boots of a section are in the report

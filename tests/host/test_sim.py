@@ -26,7 +26,10 @@ SYMBOLS = Symbols(
         (0x100, 0x140, "_raw_spin_lock_irq"),
         (0x140, 0x180, "queue_work_on"),
         (0x200, 0x2FF, "__x64_sys_sethostname"),
-    ]
+        (0x300, 0x340, "worker_thread"),
+        (0x340, 0x380, "pwq_dec_nr_active"),
+    ],
+    frozenset({"worker_thread", "pwq_dec_nr_active"}),
 )
 ROW = Row("cpu", "serial", values={"threads": 4, "items": 400, "warmup": 20})
 COUNTED = {
@@ -39,7 +42,12 @@ COUNTED = {
         [0x160, 0, 0, 0, 200, 0, 0],
         [0x250, 20_000_000, 0, 200, 0, 0, 0],
     ],
-    "locks": [[1, 0x180, 200, 50, 4_000_000, 8_000_000], [2, 0x180, 200, 0, 0, 2_000_000]],
+    "locks": [
+        [1, 0x180, 200, 50, 4_000_000, 8_000_000],
+        [2, 0x180, 200, 0, 0, 2_000_000],
+        [1, 0x310, 100, 0, 0, 1_000_000],
+        [3, 0x350, 100, 0, 0, 3_000_000],
+    ],
 }
 
 
@@ -130,6 +138,10 @@ def test_counts() -> None:
         "moves_per_item": 2,
         "moves_wait_ns": 50,
     }
+    held = {
+        of[1][1]: figures["lock_hold_ns"] for of, figures in found.items() if ("of", "locks") in of
+    }
+    assert held == {"pool->lock": 45, "max_active": 15, "others": 10}
     assert found[(("of", "lock"), ("in", "queue_work_on"))] == {
         "taken_per_item": 2,
         "contended_per_item": 0.25,

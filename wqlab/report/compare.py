@@ -6,7 +6,7 @@ A ratio is the ratio of two medians over the boots. It is called a difference on
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import ClassVar, Literal
@@ -501,11 +501,17 @@ def sweeps(results: Results) -> list[Sweep]:
     return [Sweep(sorted(group, key=lambda panel: panel.size or 0)) for group in found.values()]
 
 
+# Numbers that a load is made with, and how the axis is called that they are on
+OVER = {"threads": "CPUs, with a producer each", "max_active": "max_active (items, log)"}
+
+
 @dataclass(frozen=True)
 class Scaling:
-    """Counts of section sim that differ in how many CPUs the machine has."""
+    """Counts of section sim that differ in one number of OVER: with that of the producers goes
+    the number of CPUs."""
 
-    panels: list[Counted]  # by number of CPUs
+    over: str
+    panels: list[Counted]  # by that number
 
     @property
     def first(self) -> Counted:
@@ -531,37 +537,68 @@ class Scaling:
 
     @property
     def whole(self) -> str:
-        """The machine that the others are parts of."""
-        return WITH_CORES.sub("", self.first.where)
+        """The machine, or that which the others are parts of."""
+        return _whole(self.first, self.over)
 
     @property
     def about(self) -> str:
-        return f"{self.first.n} and number of CPUs; simulated"
+        run = self.first.boots[0].runs[0]
+        same = {key: value for key, value in run.items() if key not in (self.over, "scopes")}
+        return f"{self.first.n} and point; {words(same)}; simulated"
 
     def figures(self, kernel: str, scope: str, metric: str) -> dict[int, list[float]]:
-        """By the number of CPUs."""
+        """By the number."""
+        return self._by_number(kernel, scope, lambda panel: panel.figures(kernel, scope, metric))
+
+    def at_place(
+        self, kernel: str, scope: str, of: str, place: str, metric: str
+    ) -> dict[int, list[float]]:
+        """Of a part of what was counted, by the number."""
+        return self._by_number(
+            kernel, scope, lambda panel: panel.at_place(kernel, scope, of, place, metric)
+        )
+
+    def places(self, scope: str, of: str, metric: str, most: int) -> list[str]:
+        """Those that have most of the figure somewhere."""
+        found: dict[str, float] = {}
+        for panel in self.panels:
+            for kernel in panel.by_kernel:
+                for place in panel.places(scope, of):
+                    values = panel.at_place(kernel, scope, of, place, metric)
+                    found[place] = max(found.get(place, 0), *values, 0)
+        return sorted(found, key=found.__getitem__, reverse=True)[:most]
+
+    def _by_number(
+        self, kernel: str, scope: str, figures: Callable[[Counted], list[float]]
+    ) -> dict[int, list[float]]:
         found = {
-            cpus_of(panel): panel.figures(kernel, scope, metric)
+            _number(panel, self.over): figures(panel)
             for panel in self.panels
             if kernel in panel.by_kernel and scope in panel.groups
         }
-        return {cpus: values for cpus, values in found.items() if values}
+        return {number: values for number, values in found.items() if values}
 
 
-def cpus_of(panel: Counted) -> int:
-    """As many as there are producers."""
-    return int(str(panel.boots[0].runs[0].get("threads", 0)))
+def _number(panel: Counted, over: str) -> int:
+    return int(str(panel.boots[0].runs[0].get(over, 0)))
+
+
+def _whole(panel: Counted, over: str) -> str:
+    return WITH_CORES.sub("", panel.where) if over == "threads" else panel.where
 
 
 def scalings(results: Results) -> list[Scaling]:
+    """From three numbers on."""
     found: dict[tuple, list[Counted]] = {}
-    for panel in counted_panels(results, "sim"):
-        run = {key: value for key, value in panel.boots[0].runs[0].items() if key != "threads"}
-        found.setdefault((WITH_CORES.sub("", panel.where), panel.append, words(run)), []).append(
-            panel
-        )
+    for over in OVER:
+        for panel in counted_panels(results, "sim"):
+            run = panel.boots[0].runs[0]
+            same = words({key: value for key, value in run.items() if key != over})
+            if over in run:
+                key = (over, _whole(panel, over), panel.append, same)
+                found.setdefault(key, []).append(panel)
     return [
-        Scaling(sorted(group, key=cpus_of))
-        for group in found.values()
-        if len({cpus_of(panel) for panel in group}) > 2
+        Scaling(over, sorted(group, key=lambda panel: _number(panel, over)))
+        for (over, *_), group in found.items()
+        if len({_number(panel, over) for panel in group}) > 2
     ]

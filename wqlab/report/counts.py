@@ -125,6 +125,7 @@ def peaks_table(panel: Counted, kernel: str) -> Table:
 PLACED = {
     "distance": ("lines from", ("moves_per_item",)),
     "lines": ("lines in", ("moves_per_item", "moves_wait_ns")),
+    "locks": ("locks", ("lock_wait_ns", "lock_hold_ns", "contended_per_item")),
     "lock": ("lock in", ("lock_wait_ns", "lock_hold_ns", "contended_per_item")),
 }
 

@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLoc
 
 from wqlab.report.compare import (
     LOCKS,
+    OVER,
     RANKS,
     TIMES,
     Compared,
@@ -526,8 +527,34 @@ def sweep_figure(sweep: Sweep, scope: str, name: str) -> Drawing | None:
     return draw(name, title, source(sweep), (WIDE, 3.8), paint)
 
 
+def by_number(axes: Axes, one: Scaling, found: dict[int, list[float]], series: int) -> None:
+    """A line through medians, from lowest to highest at each."""
+    spreads = [Spread.of(values) for values in found.values()]
+    axes.errorbar(
+        list(found),
+        [each.median for each in spreads],
+        yerr=[
+            [each.median - each.low for each in spreads],
+            [each.high - each.median for each in spreads],
+        ],
+        color=SERIES[series % len(SERIES)],
+        marker=MARKERS[series % len(MARKERS)],
+        ms=5,
+        lw=1.5,
+        elinewidth=1,
+        capsize=2,
+    )
+    if one.over == "threads":
+        axes.set_xlim(left=0)
+    else:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.yaxis.set_major_formatter(FuncFormatter(short))
+
+
 def scaling(one: Scaling, name: str) -> Drawing:
-    """Throughput, and cache lines that move for an item, by the number of CPUs."""
+    """Throughput, and cache lines that move for an item: a column for each scope, a line for
+    each kernel."""
     colour = colours(one)
     metrics = {
         "steady_items_per_sec": "throughput (items/s)",
@@ -541,32 +568,46 @@ def scaling(one: Scaling, name: str) -> Drawing:
         for row, (metric, label) in zip(grid, metrics.items(), strict=True):
             for axes, scope in zip(row, one.scopes, strict=True):
                 for kernel in one.kernels:
-                    found = one.figures(kernel, scope, metric)
-                    spreads = [Spread.of(values) for values in found.values()]
-                    i = colour[kernel]
-                    axes.errorbar(
-                        list(found),
-                        [each.median for each in spreads],
-                        yerr=[
-                            [each.median - each.low for each in spreads],
-                            [each.high - each.median for each in spreads],
-                        ],
-                        color=SERIES[i],
-                        marker=MARKERS[i],
-                        ms=5,
-                        lw=1.5,
-                        elinewidth=1,
-                        capsize=2,
-                    )
+                    by_number(axes, one, one.figures(kernel, scope, metric), colour[kernel])
                 axes.set_ylim(bottom=0)
-                axes.set_xlim(left=0)
-                axes.yaxis.set_major_formatter(FuncFormatter(short))
             row[0].set_ylabel(label)
         for axes, scope in zip(grid[0], one.scopes, strict=True):
             axes.set_title(scope, loc="right", fontweight="normal")
         for axes in grid[-1]:
-            axes.set_xlabel("CPUs, with a producer each")
+            axes.set_xlabel(OVER[one.over])
         legend(grid[0][0], [(kernel_label(one.results, k), colour[k]) for k in one.kernels])
 
-    title = f"{one.whole}: by the number of CPUs"
+    what = OVER[one.over].split(" (")[0].split(",")[0]
+    return draw(name, f"{one.whole}: by {what}", source(one), (WIDE, 5.6), paint)
+
+
+def waiting(one: Scaling, scope: str, name: str) -> Drawing:
+    """What an item waits for, in one scope: a column for each kernel, lines for what is most."""
+    rows = (
+        ("locks", "lock_wait_ns", "locks waited for (ns per item)"),
+        ("lines", "moves_wait_ns", "lines waited for (ns per item)"),
+    )
+
+    def paint(figure: Figure) -> None:
+        kernels = [k for k in one.kernels if one.figures(k, scope, "moves_per_item")]
+        grid = figure.subplots(len(rows), len(kernels), sharex=True, sharey="row", squeeze=False)
+        for row, (of, metric, label) in zip(grid, rows, strict=True):
+            places = one.places(scope, of, metric, len(SERIES))
+            for axes, kernel in zip(row, kernels, strict=True):
+                for i, place in enumerate(places):
+                    by_number(axes, one, one.at_place(kernel, scope, of, place, metric), i)
+                axes.set_ylim(bottom=0)
+            row[0].set_ylabel(label)
+            row[-1].legend(
+                handles=keys([(place, i) for i, place in enumerate(places)]),
+                loc="center left",
+                bbox_to_anchor=(1, 0.5),
+                fontsize=8,
+            )
+        for axes, kernel in zip(grid[0], kernels, strict=True):
+            axes.set_title(kernel_label(one.results, kernel), fontweight="normal")
+        for axes in grid[-1]:
+            axes.set_xlabel(OVER[one.over])
+
+    title = f"{one.whole}: what an item waits for in scope {scope}"
     return draw(name, title, source(one), (WIDE, 5.6), paint)

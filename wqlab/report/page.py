@@ -128,8 +128,12 @@ class Page:
             found = [p for p in counted_panels(self.results, section) if p.machine in machines]
             parts: list = []
             for one in scalings(self.results) if section == "sim" else ():
-                if one.machine in machines:
-                    parts += self.draw(figures.scaling, one, name=("scaling",))
+                if one.machine not in machines:
+                    continue
+                its = [one.over, one.whole]
+                parts += self.draw(figures.scaling, one, name=its)
+                for scope in one.scopes:
+                    parts += self.draw(figures.waiting, one, scope, name=[*its, scope])
             parts += [part for panel in found for part in counted_parts(panel)]
             chapters.append(Chapter(title, parts, TEXTS[section]))
         facts = tables.machine_facts(machines)

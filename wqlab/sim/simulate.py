@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from wqlab import vm
@@ -30,6 +30,7 @@ LOCK = re.compile(r"_raw_spin_lock(_irq|_irqsave|_bh)?")
 UNLOCK = re.compile(r"_raw_spin_unlock(_irq|_irqrestore|_bh)?")
 SLOW = ("native_queued_spin_lock_slowpath", "queued_spin_lock_slowpath")
 QUEUE = "queue_work_on"
+OF_POOL = "worker_thread"  # takes no other lock than its pool's
 SWITCH = re.compile(r"__\w+_sys_sethostname")  # by which the guest turns time on and off
 
 
@@ -104,6 +105,10 @@ class Took:
     waited_ps: int
     held_ps: int
 
+    @classmethod
+    def sum(cls, several: Iterable["Took"]) -> "Took":
+        return cls(*map(sum, zip(*map(astuple, several), strict=True)))
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -115,6 +120,7 @@ class Measured:
     insns: int = 0
     lines: dict[str, Moved] = field(default_factory=dict)  # by the function that needs them
     locks: dict[str, Took] = field(default_factory=dict)  # by the function that takes them
+    kinds: dict[str, Took] = field(default_factory=dict)  # by what they are, see kinds()
 
     @property
     def items_per_sec(self) -> float:
@@ -129,10 +135,13 @@ def read_run(text: str, row: Row, symbols: Symbols) -> Measured:
     lines: dict[str, list[Moved]] = defaultdict(list)
     for pc, waited, *moves in data["sites"]:
         lines[symbols.name(pc)].append(Moved(waited, tuple(moves)))
-    locks: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for _, caller, *figures in data["locks"]:
-        name = symbols.name(caller - 1)
-        locks[name] = [old + new for old, new in zip(locks[name], figures, strict=True)]
+    locks: dict[str, list[Took]] = defaultdict(list)
+    kinds: dict[str, list[Took]] = defaultdict(list)
+    taken = [(lock, symbols.name(at - 1), Took(*took)) for lock, at, *took in data["locks"]]
+    kind_of = kinds_of([(lock, name) for lock, name, _ in taken], symbols)
+    for lock, name, took in taken:
+        locks[name].append(took)
+        kinds[kind_of[lock]].append(took)
     first, last = counted(
         row.values["threads"], row.values["items"] // row.values["threads"], row.values["warmup"]
     )
@@ -142,8 +151,23 @@ def read_run(text: str, row: Row, symbols: Symbols) -> Measured:
         seconds=(data["last_ps"] - data["first_ps"]) / 1e12,
         insns=data["insns"],
         lines={name: Moved.sum(sites) for name, sites in lines.items()},
-        locks={name: Took(*figures) for name, figures in locks.items()},
+        locks={name: Took.sum(its) for name, its in locks.items()},
+        kinds={kind: Took.sum(its) for kind, its in kinds.items()},
     )
+
+
+def kinds_of(taken: list[tuple[int, str]], symbols: Symbols) -> dict[int, str]:
+    """What each lock is, by its address, of locks and the functions that took them."""
+    takers: dict[int, set[str]] = defaultdict(set)
+    for lock, name in taken:
+        takers[lock].add(name)
+
+    def kind(names: set[str]) -> str:
+        if OF_POOL in names:
+            return "pool->lock"
+        return "max_active" if names & symbols.workqueue else "others"
+
+    return {lock: kind(names) for lock, names in takers.items()}
 
 
 def counted(threads: int, items: int, warmup: int) -> tuple[int, int]:
@@ -226,13 +250,14 @@ def counts(one: Measured) -> list[Count]:
                 "moves_wait_ns": moved.waited_ps * each / 1e3,
             }
             found.append(Count({"scope": scope, "of": "lines", "in": name}, figures))
-    for name, took in sorted(one.locks.items()):
-        if took.taken * each >= LEAST:
-            figures = {
-                "taken_per_item": took.taken * each,
-                "contended_per_item": took.contended * each,
-                "lock_wait_ns": took.waited_ps * each / 1e3,
-                "lock_hold_ns": took.held_ps * each / 1e3,
-            }
-            found.append(Count({"scope": scope, "of": "lock", "in": name}, figures))
+    for of, locks in (("locks", one.kinds), ("lock", one.locks)):
+        for name, took in sorted(locks.items()):
+            if took.taken * each >= LEAST:
+                figures = {
+                    "taken_per_item": took.taken * each,
+                    "contended_per_item": took.contended * each,
+                    "lock_wait_ns": took.waited_ps * each / 1e3,
+                    "lock_hold_ns": took.held_ps * each / 1e3,
+                }
+                found.append(Count({"scope": scope, "of": of, "in": name}, figures))
     return found
