@@ -6,10 +6,14 @@
  * An instruction takes insn_ps, and more while the other thread of the core is busy. Of each
  * cache line it is known who wrote it last, when it came there, and who has a copy. Who lacks
  * a copy, or must have the only one to write, waits until the line is there and for the time
- * it takes to come over, and the others' copies to go; a plain store does not wait, but its line comes no sooner. Who has
- * waited goes on for a moment, in which the line stays, and then ends its turn, so that what
- * others did meanwhile happens first. That way locks, wakeups and counters put the vCPUs in
- * order.
+ * it takes to come over, and the others' copies to go; a plain store does not wait, but its
+ * line comes no sooner. Who has waited goes on for a moment, in which the line stays, and then
+ * ends its turn, so that what others did meanwhile happens first. That way locks, wakeups and
+ * counters put the vCPUs in order.
+ *
+ * A compare-and-swap takes effect when it is executed, not when its line has come over, and
+ * so does not fail here where it fails on a machine: because others, whom it had to wait for,
+ * have written the line since it was read. It takes nr_retries moves of the line more then.
  *
  * A vCPU that has run the same loop twice from PAUSE to PAUSE, without a store, an atomic
  * operation, an access to a device or a look at the clock, and with copies of all that it
@@ -28,6 +32,8 @@
  *                 a line from another thread of the core, another core of the cluster, of the
  *                 last-level cache, of the node, of another node
  *   keep          a CPU that has waited for a line goes on so long before others get it
+ *   retries       moves of a line that others wait for as well that a compare-and-swap takes
+ *                 beyond the first, a number
  *   send, ipi, wake
  *                 sending an interrupt to another CPU, its way, and leaving idle for it
  *   quantum       instructions in a turn
@@ -56,6 +62,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 #define DEPTH		8		/* of interrupts in the middle of taking a lock */
 #define MEMORY		(16ULL << 30)	/* of the guest, at most */
 #define LINE_SHIFT	6
+#define NO_LINE		UINT64_MAX
 
 typedef uint64_t ps_t;
 
@@ -78,7 +85,7 @@ enum distance { CORE, CLUSTER, LLC, NODE, FAR, DISTANCES };
 struct site {
 	uint64_t	pc;
 	unsigned int	nr_insns;	/* of a block */
-	bool		atomic;
+	bool		atomic, compares;
 	uint64_t	moves[DISTANCES];	/* of lines */
 	ps_t		waited;
 };
@@ -95,6 +102,7 @@ struct cpu {
 	uint64_t	insns, period_insns;
 	ps_t		paused_at, period;
 	ps_t		yields_at;	/* if not 0, it ends its turn then */
+	uint64_t	fought_for;	/* line that it read once others had written it */
 	bool		pure;		/* since its latest PAUSE */
 	unsigned int	nr_rounds;
 	unsigned int	nr_watched;
@@ -136,6 +144,7 @@ static struct qemu_plugin_simtime simtime = {
 static ps_t insn_ps = 350, smt_ps = 350, atomic_ps = 5000, pause_ps = 40000;
 static ps_t way_ps[DISTANCES] = { 5000, 50000, 50000, 100000, 150000 };
 static ps_t start_ps, keep_ps;
+static unsigned int nr_retries;
 static uint64_t seed = 1, first_call, last_call = UINT64_MAX;
 static GArray *functions;
 static GHashTable *sites, *lock_stats, *holders;
@@ -228,14 +237,14 @@ static void take_away(struct line *line, unsigned int cpu, ps_t at)
 	}
 }
 
-static void wait_for_line(unsigned int cpu, struct site *site, enum distance d, ps_t until,
-			  bool stalls)
+static void wait_for_line(unsigned int cpu, struct site *site, enum distance d,
+			  unsigned int nr_moves, ps_t until, bool stalls)
 {
 	struct cpu *c = &cpus[cpu];
 
 	c->pure = false;
 	if (counting)
-		site->moves[d]++;
+		site->moves[d] += nr_moves;
 	if (!stalls)
 		return;
 	if (counting)
@@ -248,6 +257,7 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 {
 	struct line *line = &lines[nr];
 	struct cpu *c = &cpus[cpu];
+	unsigned int nr_moves = 1;
 	enum distance d;
 	ps_t there;
 
@@ -262,7 +272,8 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 	if (!store) {
 		if (!has_copy(line, cpu)) {
 			d = distance(cpu, line->writer);
-			wait_for_line(cpu, site, d, there + way_ps[d], true);
+			c->fought_for = there > clocks[cpu] ? nr : NO_LINE;
+			wait_for_line(cpu, site, d, 1, there + way_ps[d], true);
 			line->copies[cpu / 64] |= 1ULL << (cpu % 64);
 		}
 		/* a line too many makes the loop one that is not parked */
@@ -284,8 +295,11 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 			line->since = clocks[cpu];
 	} else {
 		d = farthest(line, cpu);
-		there += way_ps[d];
-		wait_for_line(cpu, site, d, there, site->atomic);
+		if (site->compares && c->fought_for == nr)
+			nr_moves += nr_retries;
+		c->fought_for = NO_LINE;
+		there += nr_moves * way_ps[d];
+		wait_for_line(cpu, site, d, nr_moves, there, site->atomic);
 		take_away(line, cpu, there);
 		line->writer = cpu;
 		line->since = there;
@@ -524,6 +538,7 @@ static void turn_on(void)
 		c->pure = false;
 		c->nr_rounds = c->nr_watched = c->nr_taking = 0;
 		c->insns = c->yields_at = 0;
+		c->fought_for = NO_LINE;
 	}
 	nr_calls = first_at = last_at = 0;
 	memset(&total, 0, sizeof(total));
@@ -661,6 +676,7 @@ static void translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			continue;
 		/* XCHG with memory locks by itself */
 		site->atomic = locked || ((op[0] == 0x86 || op[0] == 0x87) && op[1] < 0xc0);
+		site->compares = op[0] == 0x0f && (op[1] == 0xb0 || op[1] == 0xb1);
 		if (size == 2 && code[0] == 0xf3 && code[1] == 0x90)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_pause,
 							       QEMU_PLUGIN_CB_NO_REGS, site);
@@ -761,6 +777,8 @@ static bool set(const char *name, const char *value)
 		}
 	if (!strcmp(name, "quantum"))
 		simtime.quantum = atoi(value);
+	else if (!strcmp(name, "retries"))
+		nr_retries = g_ascii_strtod(value, NULL) + 0.5;
 	else if (!strcmp(name, "seed"))
 		seed = g_ascii_strtoull(value, NULL, 10);
 	else if (!strcmp(name, "count"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from wqlab.problem import Problem
 from wqlab.scenario import Pods, Scenario, find_scenario, machine_file, reading
 
-# What a machine must say, in ns
+# What a machine must say, in ns, but for a number
 COSTS = {
     "insn": "an instruction",
     "smt": "an instruction while the other thread of the core is busy",
@@ -20,6 +20,7 @@ COSTS = {
     "node": "from another last-level cache of the node",
     "far": "from another node",
     "keep": "a CPU that has waited for a line goes on so long before others get it",
+    "retries": "how often a compare-and-swap needs a line once more that others wait for as well",
     "send": "to interrupt another CPU",
     "ipi": "until it comes there",
     "wake": "to leave idle for it",
