@@ -138,7 +138,7 @@ static struct place places[MAX_CPUS];
 static ps_t clocks[MAX_CPUS];
 static bool parked[MAX_CPUS], busy[MAX_CPUS];
 static struct qemu_plugin_simtime simtime = {
-	.clock = clocks, .parked = parked, .busy = busy, .boot_quantum = 5000, .quantum = 200,
+	.clock = clocks, .parked = parked, .busy = busy, .boot_quantum = 100000, .quantum = 200,
 };
 
 static ps_t insn_ps = 350, smt_ps = 350, atomic_ps = 5000, pause_ps = 40000;

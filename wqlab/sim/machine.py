@@ -33,7 +33,6 @@ class Machine:
     scenario: Scenario
     cluster: int  # cores of a cluster; 1 is none
     costs: dict[str, float]  # ns
-    append: str = ""  # boot parameters that a guest needs to do as the machine does
 
     @property
     def cpus(self) -> str:
@@ -88,7 +87,6 @@ def load_machine(path: Path) -> Machine:
             scenario=find_scenario(data["scenario"]),
             cluster=int(data.get("cluster", 1)),
             costs=costs,
-            append=str(data.get("append", "")),
         )
     for wrong in costs.keys() ^ COSTS.keys():
         what = "no cost that is known" if wrong in costs else "not given"
