@@ -23,7 +23,7 @@ FEW, MANY = 8, 32  # CPUs
 ITEMS, WARMUP, REPEAT = 40, 10, 3
 MOST = 1.8  # times what it costs on few CPUs
 MOST_HELD = 1500  # ns of locks of the workqueue held for an item
-MOST_MOVED = 17  # cache lines from other shards for an item, X of them for counters of the node
+MOST_MOVED = 17  # cache lines from other shards for an item, 7 of them for counters of the node
 FAR = range(DISTANCES.index("llc"), len(DISTANCES))
 
 
