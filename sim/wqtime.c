@@ -11,6 +11,10 @@
  * ends its turn, so that what others did meanwhile happens first. That way locks, wakeups and
  * counters put the vCPUs in order.
  *
+ * Who is behind the same cache comes first: while a line that others wait for is on its way to
+ * another cache, for half of that time, the CPUs of the one that it leaves still get it from
+ * each other.
+ *
  * A compare-and-swap takes effect when it is executed, not when its line has come over, and
  * so does not fail here where it fails on a machine: because others, whom it had to wait for,
  * have written the line since it was read. It takes nr_retries moves of the line more then.
@@ -59,6 +63,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 #define MAX_CPUS	512
 #define WORDS		(MAX_CPUS / 64)
 #define WATCHED		8		/* lines that a spinning vCPU can read */
+#define MAX_LLCS	64		/* of which it is known that they come first */
 #define DEPTH		8		/* of interrupts in the middle of taking a lock */
 #define MEMORY		(16ULL << 30)	/* of the guest, at most */
 #define LINE_SHIFT	6
@@ -72,6 +77,11 @@ struct line {
 	uint64_t	copies[WORDS];
 	uint16_t	writer;
 	uint16_t	epoch;
+};
+
+/* of a line that several LLCs want: when each of them had it last, and can have it no more */
+struct stays {
+	ps_t		end[MAX_LLCS], leaves[MAX_LLCS];
 };
 
 struct place {
@@ -147,7 +157,7 @@ static ps_t start_ps, keep_ps;
 static unsigned int nr_retries;
 static uint64_t seed = 1, first_call, last_call = UINT64_MAX;
 static GArray *functions;
-static GHashTable *sites, *lock_stats, *holders;
+static GHashTable *sites, *lock_stats, *holders, *stays;
 static struct qemu_plugin_register *rdi, *rsp;
 static GByteArray *bytes;
 static FILE *out;
@@ -200,6 +210,54 @@ static enum distance farthest(const struct line *line, unsigned int cpu)
 			best = MAX(best, d);
 		}
 	return best;
+}
+
+/* a line that comes from another LLC or node is nearer where a CPU of this one has a copy */
+static enum distance nearest(const struct line *line, unsigned int cpu)
+{
+	enum distance best = distance(cpu, line->writer);
+
+	for (unsigned int i = 0; best >= NODE && i < WORDS; i++)
+		for (uint64_t rest = line->copies[i]; rest; rest &= rest - 1) {
+			enum distance d = distance(cpu, i * 64 + __builtin_ctzll(rest));
+
+			best = MIN(best, d);
+		}
+	return best;
+}
+
+/* @cpu gets line @nr before it leaves the LLC; 0 if not. The line is on its way then already. */
+static ps_t get_before_it_leaves(unsigned int cpu, uint64_t nr, unsigned int nr_moves)
+{
+	unsigned int llc = places[cpu].llc;
+	struct stays *s = llc < MAX_LLCS ? g_hash_table_lookup(stays, (void *)nr) : NULL;
+	ps_t there;
+
+	if (!s || !s->end[llc])
+		return 0;
+	there = MAX(s->end[llc], clocks[cpu]) + nr_moves * way_ps[LLC];
+	if (there > s->leaves[llc])
+		return 0;
+	s->end[llc] = there;
+	return there;
+}
+
+/* line @nr has come to @cpu as often as @nr_moves from @d, at last at @there, and leaves again */
+static void comes_to_llc(unsigned int cpu, uint64_t nr, enum distance d, unsigned int nr_moves,
+			 ps_t there)
+{
+	unsigned int llc = places[cpu].llc;
+	struct stays *s;
+
+	if (llc >= MAX_LLCS)
+		return;
+	s = g_hash_table_lookup(stays, (void *)nr);
+	if (!s) {
+		s = g_new0(struct stays, 1);
+		g_hash_table_insert(stays, (void *)nr, s);
+	}
+	s->end[llc] = there;
+	s->leaves[llc] = there + nr_moves * way_ps[d] / 2;
 }
 
 /* at @at a line is written that this round of a loop has read */
@@ -271,10 +329,18 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 	there = line->since > clocks[cpu] ? line->since : clocks[cpu];
 	if (!store) {
 		if (!has_copy(line, cpu)) {
-			d = distance(cpu, line->writer);
-			c->fought_for = there > clocks[cpu] ? nr : NO_LINE;
-			wait_for_line(cpu, site, d, 1, there + way_ps[d], true);
-			line->copies[cpu / 64] |= 1ULL << (cpu % 64);
+			bool waits = there > clocks[cpu];
+			ps_t before;
+
+			d = nearest(line, cpu);
+			c->fought_for = waits ? nr : NO_LINE;
+			before = waits && d >= NODE ? get_before_it_leaves(cpu, nr, 1) : 0;
+			if (before) {
+				wait_for_line(cpu, site, LLC, 1, before, true);
+			} else {
+				wait_for_line(cpu, site, d, 1, there + way_ps[d], true);
+				line->copies[cpu / 64] |= 1ULL << (cpu % 64);
+			}
 		}
 		/* a line too many makes the loop one that is not parked */
 		if (c->pure) {
@@ -294,15 +360,25 @@ static void access_line(unsigned int cpu, struct site *site, uint64_t nr, bool s
 		if (clocks[cpu] > line->since)
 			line->since = clocks[cpu];
 	} else {
+		bool waits = there > clocks[cpu];
+		ps_t before;
+
 		d = farthest(line, cpu);
 		if (site->compares && c->fought_for == nr)
 			nr_moves += nr_retries;
 		c->fought_for = NO_LINE;
-		there += nr_moves * way_ps[d];
-		wait_for_line(cpu, site, d, nr_moves, there, site->atomic);
-		take_away(line, cpu, there);
-		line->writer = cpu;
-		line->since = there;
+		before = waits && d >= NODE ? get_before_it_leaves(cpu, nr, nr_moves) : 0;
+		if (before) {
+			wait_for_line(cpu, site, LLC, nr_moves, before, site->atomic);
+		} else {
+			there += nr_moves * way_ps[d];
+			wait_for_line(cpu, site, d, nr_moves, there, site->atomic);
+			if (waits && d >= NODE)
+				comes_to_llc(cpu, nr, d, nr_moves, there);
+			take_away(line, cpu, there);
+			line->writer = cpu;
+			line->since = there;
+		}
 	}
 	if (site->atomic)
 		clocks[cpu] += atomic_ps;
@@ -545,6 +621,7 @@ static void turn_on(void)
 	g_hash_table_foreach(sites, clear_site, NULL);
 	g_hash_table_remove_all(lock_stats);
 	g_hash_table_remove_all(holders);
+	g_hash_table_remove_all(stays);
 	on = true;
 	simtime.on = true;
 	qemu_plugin_simtime_yield();
@@ -807,6 +884,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	sites = g_hash_table_new(NULL, NULL);
 	lock_stats = g_hash_table_new_full(hash_stat, same_stat, g_free, NULL);
 	holders = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+	stays = g_hash_table_new_full(NULL, NULL, NULL, g_free);
 	bytes = g_byte_array_new();
 	out = stderr;
 	for (int i = 0; i < argc; i++) {
