@@ -96,21 +96,23 @@ def compare(
     return rows, near, total, wrong
 
 
-def show(found: Results, tables: Mapping[str, Published], wanted: Sequence[str]) -> None:
+def lines(found: Results, tables: Mapping[str, Published], wanted: Sequence[str]) -> list[str]:
+    """What is printed."""
     rows, near, total, wrong = compare(found, tables, wanted)
     if not rows:
         raise Problem("nothing in it is of a published table")
     head = ["published", "scope", "items/s", "simulated", "error", "ratio", "simulated", "error"]
     head += ["p50 ns", "simulated"]
-    print("\n".join(table([head, *rows], [True, True, *[False] * 8])))
+    shown = table([head, *rows], [True, True, *[False] * 8])
     for name in wanted:
         one = tables[name]
         to = f"the same in {one.to}" if one.to in tables else f"scope {one.to}"
-        print(f"  {name}: {one.producers} producers, {one.patches} patches; ratios are to {to}")
+        shown.append(f"  {name}: {one.producers} producers, {one.patches} patches; ratios to {to}")
         if one.note:
-            print(f"    {one.note}")
-    print(f"{near} of {total} ratios are within {ENOUGH:.0%}")
-    print(f"in the wrong order: {'; '.join(wrong) or 'none'}")
+            shown.append(f"    {one.note}")
+    shown.append(f"{near} of {total} ratios are within {ENOUGH:.0%}")
+    shown.append(f"in the wrong order: {'; '.join(wrong) or 'none'}")
+    return shown
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +168,7 @@ def tasks_of(args: argparse.Namespace, tables: Mapping[str, Published]) -> list[
 def command(args: argparse.Namespace) -> int:
     tables = load_published()
     if args.file:
-        show(load(args.file), tables, args.tables)
+        print(*lines(load(args.file), tables, args.tables), sep="\n")
         return OK
     emulator()
     tasks = tasks_of(args, tables)
@@ -174,5 +176,5 @@ def command(args: argparse.Namespace) -> int:
     found = results_of(tasks, measure(tasks), said + said_costs(args), [])
     results.save(found, args.out)
     say(f"stored in {args.out}")
-    show(found, tables, args.tables)
+    print(*lines(found, tables, args.tables), sep="\n")
     return OK

@@ -11,8 +11,9 @@ import made_results
 import pytest
 
 from wqlab import validate
+from wqlab.places import ROOT
 from wqlab.problem import Problem
-from wqlab.results import Boot, Count, Results, Row
+from wqlab.results import Boot, Count, Results, Row, load
 from wqlab.sim import published
 from wqlab.sim.machine import find_machine
 from wqlab.sim.published import Published, load_published
@@ -107,4 +108,13 @@ def test_order() -> None:
 
 def test_nothing_to_compare() -> None:
     with pytest.raises(Problem, match="nothing in it"):
-        validate.show(simulated({11: {"cpu": 90}}), TABLES, ["before"])
+        validate.lines(simulated({11: {"cpu": 90}}), TABLES, ["before"])
+
+
+def test_documentation_has_all_tables() -> None:
+    """docs/simulation.md has what validate prints of results/sim-published.json."""
+    tables = load_published()
+    said = validate.lines(load(ROOT / "results/sim-published.json"), tables, list(tables))
+    assert "".join(f"    {line}".rstrip() + "\n" for line in said) in (
+        (ROOT / "docs/simulation.md").read_text()
+    )
