@@ -28,7 +28,7 @@ CONFIGURE = [
 # Of the machine's own QEMU: what a guest is started by
 ROMS = [Path("/usr/share/qemu"), Path("/usr/share/seabios")]
 LIMIT = 3600.0  # seconds for a build
-KEPT = 2
+KEPT, PLUGINS = 2, 8
 
 
 def newest() -> tuple[apt.Apt, str]:
@@ -134,7 +134,8 @@ def emulator() -> tuple[Path, Path]:
         source = hashlib.sha256((SIM / "wqtime.c").read_bytes()).hexdigest()[:16]
         plugin = result / f"wqtime-{source}.so"
         if not plugin.is_file():
-            for old in result.glob("wqtime-*"):
-                remove(old)
             build_plugin(result, plugin)
+        plugin.touch()  # another checkout of this repository may be using an older one
+        for old in sorted(result.glob("wqtime-*"), key=lambda p: p.stat().st_mtime)[:-PLUGINS]:
+            remove(old)
         return result / PROGRAM, plugin
