@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from wqlab import stats
 from wqlab.module import words
@@ -448,14 +448,17 @@ def counted_panels(results: Results, *sections: Section) -> list[Counted]:
     ]
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Panels that differ in the shard size only."""
+P = TypeVar("P", bound=Comparable)
 
-    panels: list[Panel]  # by size
+
+@dataclass(frozen=True)
+class Series(Generic[P]):
+    """Panels that differ in one number only."""
+
+    panels: list[P]  # by that number
 
     @property
-    def first(self) -> Panel:
+    def first(self) -> P:
         return self.panels[0]
 
     @property
@@ -467,14 +470,19 @@ class Sweep:
         return self.first.machine
 
     @cached_property
-    def scopes(self) -> list[str]:
-        return [s for s in SCOPES if any(s in panel.scopes for panel in self.panels)]
-
-    @cached_property
     def kernels(self) -> list[str]:
         """Ids, in the order of the report."""
         seen = {key for panel in self.panels for key in panel.by_kernel}
         return [k.id for k in ordered_kernels(self.results) if k.id in seen]
+
+
+@dataclass(frozen=True)
+class Sweep(Series[Panel]):
+    """Panels that differ in the shard size only."""
+
+    @cached_property
+    def scopes(self) -> list[str]:
+        return [s for s in SCOPES if any(s in panel.scopes for panel in self.panels)]
 
     @cached_property
     def n(self) -> str:
@@ -506,30 +514,11 @@ OVER = {"threads": "CPUs, with a producer each", "max_active": "max_active (item
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Series[Counted]):
     """Counts of section sim that differ in one number of OVER: with that of the producers goes
     the number of CPUs."""
 
     over: str
-    panels: list[Counted]  # by that number
-
-    @property
-    def first(self) -> Counted:
-        return self.panels[0]
-
-    @property
-    def results(self) -> Results:
-        return self.first.results
-
-    @property
-    def machine(self) -> Machine:
-        return self.first.machine
-
-    @cached_property
-    def kernels(self) -> list[str]:
-        """Ids, in the order of the report."""
-        seen = {key for panel in self.panels for key in panel.by_kernel}
-        return [k.id for k in ordered_kernels(self.results) if k.id in seen]
 
     @cached_property
     def scopes(self) -> list[str]:
@@ -590,15 +579,16 @@ def _whole(panel: Counted, over: str) -> str:
 def scalings(results: Results) -> list[Scaling]:
     """From three numbers on."""
     found: dict[tuple, list[Counted]] = {}
+    simulated = counted_panels(results, "sim")
     for over in OVER:
-        for panel in counted_panels(results, "sim"):
+        for panel in simulated:
             run = panel.boots[0].runs[0]
             same = words({key: value for key, value in run.items() if key != over})
             if over in run:
                 key = (over, _whole(panel, over), panel.append, same)
                 found.setdefault(key, []).append(panel)
     return [
-        Scaling(over, sorted(group, key=lambda panel: _number(panel, over)))
+        Scaling(sorted(group, key=lambda panel: _number(panel, over)), over)
         for (over, *_), group in found.items()
         if len({_number(panel, over) for panel in group}) > 2
     ]
