@@ -150,6 +150,12 @@ def test_counts() -> None:
     }
 
 
+def test_one_cpu() -> None:
+    """Nothing moves there."""
+    total, *_ = counts(read_run(json.dumps(COUNTED | {"sites": []}), ROW, SYMBOLS))
+    assert total.figures["moves_per_item"] == total.figures["moves_wait_ns"] == 0
+
+
 def test_too_few_items() -> None:
     with pytest.raises(Problem, match="fewer items"):
         read_run(json.dumps(COUNTED | {"last_ps": 0}), ROW, SYMBOLS)

@@ -92,7 +92,9 @@ class Moved:
 
     @classmethod
     def sum(cls, of: Iterable["Moved"]) -> "Moved":
-        waited, *moves = map(sum, zip(*((one.waited_ps, *one.moves) for one in of), strict=True))
+        none = (0,) * (1 + len(DISTANCES))
+        several = ((one.waited_ps, *one.moves) for one in of)
+        waited, *moves = map(sum, zip(none, *several, strict=True))
         return cls(waited, tuple(moves))
 
 
