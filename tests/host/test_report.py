@@ -435,6 +435,33 @@ def test_every_measured_file_can_be_reported(path: Path, monkeypatch: pytest.Mon
     assert not re.search(r"\b(None|nan)\b", shown + re.sub(r"<[^>]*>", " ", html))
 
 
+CHARTS = sorted((ROOT / "docs/charts").glob("*.svg"))
+
+
+@pytest.mark.tier("test")
+@pytest.mark.parametrize("path", CHARTS, ids=lambda path: path.stem)
+def test_charts_are_of_the_results(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/charts/RESULTS.FIGURE.svg is what `make report` makes of results/RESULTS.json, and is
+    shown."""
+    results, _, wanted = path.stem.partition(".")
+    draw = figures.draw
+
+    def draw_one(name: str, *what) -> figures.Drawing:
+        return draw(name, *what) if name == wanted else figures.Drawing(name, "", "", "<svg></svg>")
+
+    monkeypatch.setattr(figures, "draw", draw_one)
+    monkeypatch.setattr(figures, "in_page", str)
+    _, drawings = page(load(ROOT / f"results/{results}.json"))
+    [drawing] = [drawing for drawing in drawings if drawing.name == wanted]
+    assert path.read_text() == figures.on_paper(drawing.svg)
+    assert f"(charts/{path.name})" in (ROOT / "docs/results.md").read_text()
+
+
+def test_there_are_charts() -> None:
+    shown = re.findall(r"\(charts/(.*?)\)", (ROOT / "docs/results.md").read_text())
+    assert sorted(shown) == [path.name for path in CHARTS] and shown
+
+
 def test_there_are_measured_files() -> None:
     assert len(MEASURED) >= 8
 

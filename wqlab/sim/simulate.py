@@ -19,7 +19,8 @@ from wqlab.sim.emulator import ROMS
 from wqlab.sim.machine import Machine
 from wqlab.vm import Emulator, Kernel, Record
 
-LEAST = 0.1  # moves or acquisitions per item, to be stored
+# Moves or acquisitions per item, to be stored: in all, and of one function
+LEAST, LEAST_OF_ONE = 0.1, 0.5
 TIMEOUT = 1800  # seconds for a boot with all its runs
 START_NS = 20_000  # CPUs start up to so far apart
 # From where a line comes: the nearest that both CPUs have in common. In a machine's file, each
@@ -249,15 +250,15 @@ def counts(one: Measured) -> list[Count]:
             figures = {"moves_per_item": number * each}
             found.append(Count({"scope": scope, "of": "distance", "in": name}, figures))
     for name, moved in sorted(one.lines.items()):
-        if sum(moved.moves) * each >= LEAST:
+        if sum(moved.moves) * each >= LEAST_OF_ONE:
             figures = {
                 "moves_per_item": sum(moved.moves) * each,
                 "moves_wait_ns": moved.waited_ps * each / 1e3,
             }
             found.append(Count({"scope": scope, "of": "lines", "in": name}, figures))
-    for of, locks in (("locks", one.kinds), ("lock", one.locks)):
+    for of, locks, least in (("locks", one.kinds, LEAST), ("lock", one.locks, LEAST_OF_ONE)):
         for name, took in sorted(locks.items()):
-            if took.taken * each >= LEAST:
+            if took.taken * each >= least:
                 figures = {
                     "taken_per_item": took.taken * each,
                     "contended_per_item": took.contended * each,
