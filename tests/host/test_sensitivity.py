@@ -5,7 +5,8 @@ Seen failing: with variants that keep what the one before has changed, and with 
 upside down.
 """
 
-from wqlab.results import SCHEMA, Boot, Count, Kernel, Results
+from wqlab.places import ROOT
+from wqlab.results import SCHEMA, Boot, Count, Kernel, Results, load
 from wqlab.sim.machine import find_machine
 from wqlab.sim.sensitivity import conclusions, lines, variants
 
@@ -66,3 +67,16 @@ def test_lines() -> None:
     )
     assert " ".join(words[1]).startswith("patched: cache_shard/cache 2.50 2.50 (as it is) 4.00")
     assert words[1][-1] == "-" and len(words) == 2
+
+
+def test_documentation_has_the_table() -> None:
+    """docs/simulation.md has what `sim --vary` printed of results/sim-sensitivity.json."""
+    found = load(ROOT / "results/sim-sensitivity.json")
+    ids = {machine.emulation: machine.id for machine in found.machines}
+    costs = found.made[0].command.split("--vary ")[1].split(",")
+    hosts = {
+        name: ids[f"simulated {machine.name} ({machine.says})"]
+        for name, machine in variants(MACHINE, costs).items()
+    }
+    said = lines(found, hosts, ["cpu", "cache_shard", "cache"])
+    assert "".join(f"    {line}\n" for line in said) in (ROOT / "docs/simulation.md").read_text()
