@@ -70,6 +70,230 @@ static void pods_partition_possible_cpus(struct kunit *test)
 	}
 }
 
+#define RANDOM_SEED	20231109
+#define LATE_CPUS	64	/* of the largest machine that comes online late */
+#define NR_ORDERS	1000
+
+/* where a CPU sits */
+struct seat {
+	int	core;
+	int	llc;
+	int	node;
+};
+
+/* a machine whose CPUs come online one by one */
+struct late_machine {
+	const char	*name;
+	int		nr_nodes;
+	int		nr_llcs;	/* of a node */
+	int		nr_cores;	/* of an LLC */
+	int		nr_threads;	/* of a core */
+	bool		apart;		/* second threads are numbered after all first ones */
+	bool		clusters;	/* of two cores */
+
+	struct wq_topo	topo;
+	struct seat	seats[LATE_CPUS];
+	int		order[LATE_CPUS];
+	int		node[LATE_CPUS];
+	int		core[LATE_CPUS];
+	int		cluster[LATE_CPUS];
+	int		llc[LATE_CPUS];
+	int		pods[LATE_CPUS];
+	DECLARE_BITMAP(possible, LATE_CPUS);
+	DECLARE_BITMAP(online, LATE_CPUS);
+	DECLARE_BITMAP(placed, LATE_CPUS);
+};
+
+static const struct late_machine late_machines[] = {
+	{ "16 cores x 2", 1, 1, 16, 2, true },
+	{ "16 cores x 2, siblings side by side", 1, 1, 16, 2, false },
+	{ "16 cores x 2, clusters of 2", 1, 1, 16, 2, true, true },
+	{ "3 sockets of 8", 3, 1, 8, 1, true },
+	{ "2 sockets of 2 LLCs of 4 cores x 2", 2, 2, 4, 2, true },
+	{ "one CPU", 1, 1, 1, 1, true },
+	{ "4 nodes of one LLC of 4 cores x 4", 4, 1, 4, 4, true },
+};
+
+/* @m as @from says, with no CPU placed */
+static void set_late_machine(struct late_machine *m, const struct late_machine *from)
+{
+	int nr_llcs = from->nr_nodes * from->nr_llcs, nr_cores = nr_llcs * from->nr_cores;
+	int cpu;
+
+	memcpy(m, from, sizeof(*m));
+	m->topo.nr_cpus = nr_cores * m->nr_threads;
+	m->topo.nr_nodes = m->nr_nodes;
+	m->topo.possible = m->possible;
+	m->topo.node = m->node;
+	m->topo.id[WQ_TOPO_CORE] = m->core;
+	m->topo.id[WQ_TOPO_CLUSTER] = m->cluster;
+	m->topo.id[WQ_TOPO_LLC] = m->llc;
+	bitmap_set(m->possible, 0, m->topo.nr_cpus);
+
+	for (cpu = 0; cpu < m->topo.nr_cpus; cpu++) {
+		struct seat *seat = &m->seats[cpu];
+
+		seat->core = m->apart ? cpu % nr_cores : cpu / m->nr_threads;
+		seat->llc = seat->core / m->nr_cores;
+		seat->node = seat->llc / m->nr_llcs;
+		m->order[cpu] = cpu;
+		m->node[cpu] = seat->node;
+		m->core[cpu] = -1;
+		m->cluster[cpu] = -1;
+		m->llc[cpu] = -1;
+	}
+}
+
+/* what wq_place_cpu() does, with the masks that this machine has now */
+static bool late_online(struct late_machine *m, int cpu)
+{
+	DECLARE_BITMAP(core, LATE_CPUS) = {};
+	DECLARE_BITMAP(cluster, LATE_CPUS) = {};
+	DECLARE_BITMAP(llc, LATE_CPUS) = {};
+	const unsigned long *mates[WQ_TOPO_NR_LEVELS] = {
+		[WQ_TOPO_CORE]	= core,
+		[WQ_TOPO_CLUSTER] = cluster,
+		[WQ_TOPO_LLC]	= llc,
+	};
+	int mate;
+
+	__set_bit(cpu, m->online);
+	__set_bit(cpu, m->placed);
+	for_each_set_bit(mate, m->online, LATE_CPUS) {
+		if (m->seats[mate].core == m->seats[cpu].core)
+			__set_bit(mate, core);
+		/* two cores, but masks without siblings where there are no clusters */
+		if (m->clusters ? m->seats[mate].core / 2 == m->seats[cpu].core / 2 : mate == cpu)
+			__set_bit(mate, cluster);
+		if (m->seats[mate].llc == m->seats[cpu].llc)
+			__set_bit(mate, llc);
+	}
+	return wq_topo_place(&m->topo, cpu, m->seats[cpu].node, mates);
+}
+
+/* should two CPUs share a pod, from where they sit and whether they are placed? */
+static bool late_share(const struct late_machine *m, int level, int a, int b)
+{
+	bool placed = test_bit(a, m->placed);
+
+	if (a == b)
+		return true;
+	if (level == WQ_TOPO_NODE)
+		return m->seats[a].node == m->seats[b].node;
+	if (level == WQ_TOPO_CPU || placed != test_bit(b, m->placed))
+		return false;
+	if (level == WQ_TOPO_CORE || (level == WQ_TOPO_CLUSTER && !m->clusters))
+		return placed && m->seats[a].core == m->seats[b].core;
+	if (level == WQ_TOPO_CLUSTER)
+		return placed && m->seats[a].core / 2 == m->seats[b].core / 2;
+	return placed ? m->seats[a].llc == m->seats[b].llc : m->seats[a].node == m->seats[b].node;
+}
+
+/* compare all pairs of CPUs on each level */
+static bool late_pods_fit(struct kunit *test, struct late_machine *m)
+{
+	int level, a, b;
+
+	for (level = WQ_TOPO_CPU; level < WQ_TOPO_NR_LEVELS; level++) {
+		if (wq_layout_pods(&m->topo, level, m->pods) < 1) {
+			KUNIT_FAIL(test, "%s: no pods on level %d", m->name, level);
+			return false;
+		}
+		for (a = 0; a < m->topo.nr_cpus; a++) {
+			for (b = 0; b <= a; b++) {
+				bool share = m->pods[a] == m->pods[b];
+
+				if (share == late_share(m, level, a, b))
+					continue;
+				KUNIT_FAIL(test, "%s, %d CPUs placed, level %d: CPUs %d and %d %s",
+					   m->name, bitmap_weight(m->placed, LATE_CPUS), level, b, a,
+					   share ? "share a pod" : "don't share a pod");
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+/*
+ * In whichever order CPUs come online, the pods fit those that have been: after the
+ * last and after some CPU before. CPUs that go offline and online again change
+ * nothing. Catches CPUs that aren't placed taken for cores, and pods that depend on
+ * the order.
+ */
+static void pods_of_late_cpus(struct kunit *test)
+{
+	struct late_machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	struct rnd_state rnd;
+	int idx, order, i;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	kunit_info(test, "%d orders from seed %d\n", NR_ORDERS, RANDOM_SEED);
+	prandom_seed_state(&rnd, RANDOM_SEED);
+
+	for (idx = 0; idx < ARRAY_SIZE(late_machines); idx++) {
+		for (order = 0; order < NR_ORDERS; order++) {
+			int nr, check;
+
+			set_late_machine(m, &late_machines[idx]);
+			nr = m->topo.nr_cpus;
+			check = prandom_u32_state(&rnd) % nr;
+
+			/* the first ascending: by socket, or with siblings last */
+			for (i = nr - 1; order && i > 0; i--) {
+				int j = prandom_u32_state(&rnd) % (i + 1);
+
+				swap(m->order[i], m->order[j]);
+			}
+
+			for (i = 0; i < nr; i++) {
+				if (!late_online(m, m->order[i])) {
+					KUNIT_FAIL(test, "%s: CPU %d isn't new", m->name, m->order[i]);
+					return;
+				}
+				if ((i == check || i == nr - 1) && !late_pods_fit(test, m))
+					return;
+				cond_resched();
+			}
+
+			/* some go offline and come back */
+			for (i = 0; i < nr; i += 3)
+				__clear_bit(m->order[i], m->online);
+			for (i = 0; i < nr; i += 3) {
+				if (late_online(m, m->order[i])) {
+					KUNIT_FAIL(test, "%s: CPU %d is new again", m->name, m->order[i]);
+					return;
+				}
+			}
+		}
+	}
+}
+
+/* siblings that are first online together when both have been online before */
+static void late_siblings_find_each_other(struct kunit *test)
+{
+	struct late_machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	set_late_machine(m, &late_machines[0]);
+
+	KUNIT_EXPECT_TRUE(test, late_online(m, 0));
+	KUNIT_EXPECT_TRUE(test, late_online(m, 17));
+	__clear_bit(17, m->online);
+	KUNIT_EXPECT_TRUE(test, late_online(m, 1));
+	KUNIT_EXPECT_NE(test, m->core[1], m->core[17]);
+	KUNIT_EXPECT_TRUE(test, late_online(m, 17));
+	KUNIT_EXPECT_EQ(test, m->core[1], m->core[17]);
+	late_pods_fit(test, m);
+	KUNIT_EXPECT_FALSE(test, late_online(m, 17));
+
+	/* and one of which the firmware says another node by then */
+	m->seats[17].node = 0;
+	m->node[17] = NUMA_NO_NODE;
+	KUNIT_EXPECT_TRUE(test, late_online(m, 17));
+	KUNIT_EXPECT_EQ(test, m->node[17], 0);
+}
+
 struct where {
 	struct work_struct	work;
 	cpumask_var_t		allowed;	/* what the worker's CPUs were */
@@ -124,15 +348,16 @@ static void strict_workers_stay_in_pod(struct kunit *test)
 }
 
 /*
- * A machine to lay out, arrays are indexed by CPU unless said otherwise. Where
- * each CPU sits is kept twice, as the IDs that the layout is given and in @part
- * and @group, so that the check doesn't depend on how the layout reads the IDs.
+ * A machine to lay out, arrays are indexed by CPU. Where each CPU sits is kept
+ * twice, as the IDs that the layout is given and in @part and @group, so that the
+ * check doesn't depend on how the layout reads the IDs.
  */
 struct machine {
 	struct wq_topo	topo;
-	int		max_cpus;	/* size of the arrays */
-	int		*cpus;		/* by position */
+	unsigned long	*possible;
+	int		nr;		/* number of CPUs which exist */
 	int		*core;
+	int		*cluster;	/* the core, where there are no clusters */
 	int		*llc;
 	int		*node;
 	int		*part;		/* the siblings which share LLC and node */
@@ -151,40 +376,46 @@ static struct machine *alloc_machine(struct kunit *test, int max_cpus)
 {
 	struct machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
 	int **arrays[] = {
-		&m->cpus, &m->core, &m->llc, &m->node, &m->part, &m->group, &m->shard,
+		&m->core, &m->cluster, &m->llc, &m->node, &m->part, &m->group, &m->shard,
 		&m->part_shard, &m->shard_cpu, &m->shard_cores, &m->group_cores,
 		&m->group_shards,
 	};
 	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, m);
-	m->max_cpus = max_cpus;
 	for (i = 0; i < ARRAY_SIZE(arrays); i++) {
 		*arrays[i] = kunit_kcalloc(test, max_cpus, sizeof(int), GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, *arrays[i]);
 	}
-	m->topo.cpus = m->cpus;
+	m->possible = kunit_kcalloc(test, BITS_TO_LONGS(max_cpus), sizeof(long), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, m->possible);
+	m->topo.nr_cpus = max_cpus;
+	m->topo.nr_nodes = max_cpus;
+	m->topo.possible = m->possible;
+	m->topo.node = m->node;
 	m->topo.id[WQ_TOPO_CORE] = m->core;
+	m->topo.id[WQ_TOPO_CLUSTER] = m->cluster;
 	m->topo.id[WQ_TOPO_LLC] = m->llc;
-	m->topo.id[WQ_TOPO_NODE] = m->node;
 	return m;
+}
+
+static void clear_machine(struct machine *m)
+{
+	bitmap_zero(m->possible, m->topo.nr_cpus);
+	m->nr = 0;
 }
 
 /* put @cpu in its place */
 static void place_cpu(struct machine *m, int cpu, int core, int llc, int node, int part, int group)
 {
+	__set_bit(cpu, m->possible);
+	m->nr++;
 	m->core[cpu] = core;
+	m->cluster[cpu] = core;
 	m->llc[cpu] = llc;
 	m->node[cpu] = node;
 	m->part[cpu] = part;
 	m->group[cpu] = group;
-}
-
-/* the same and append it to the CPUs of @m, to be called in ascending order */
-static void append_cpu(struct machine *m, int cpu, int core, int llc, int node, int part, int group)
-{
-	m->cpus[m->topo.nr_cpus++] = cpu;
-	place_cpu(m, cpu, core, llc, node, part, group);
 }
 
 /* a machine of @nr_cores cores with one thread each on one LLC */
@@ -192,9 +423,9 @@ static void set_plain_machine(struct machine *m, int nr_cores)
 {
 	int cpu;
 
-	m->topo.nr_cpus = 0;
+	clear_machine(m);
 	for (cpu = 0; cpu < nr_cores; cpu++)
-		append_cpu(m, cpu, cpu, 0, 0, cpu, 0);
+		place_cpu(m, cpu, cpu, 0, 0, cpu, 0);
 }
 
 /* the nr whose @nr_cores / nr is nearest to @size, found by trying all */
@@ -220,12 +451,12 @@ static int nearest_nr_shards(int nr_cores, int size)
  */
 static const char *layout_error(struct machine *m, int nr_shards, unsigned int size)
 {
-	int i, shard, checked = -1;
+	int i, cpu, shard, checked = -1;
 
-	if (nr_shards < 1 || nr_shards > m->topo.nr_cpus)
+	if (nr_shards < 1 || nr_shards > m->nr)
 		return "impossible number of shards";
 
-	for (i = 0; i < m->max_cpus; i++) {
+	for (i = 0; i < m->topo.nr_cpus; i++) {
 		m->part_shard[i] = -1;
 		m->shard_cpu[i] = -1;
 		m->shard_cores[i] = 0;
@@ -233,8 +464,8 @@ static const char *layout_error(struct machine *m, int nr_shards, unsigned int s
 		m->group_shards[i] = 0;
 	}
 
-	for (i = 0; i < m->topo.nr_cpus; i++) {
-		int cpu = m->cpus[i], part = m->part[cpu], group = m->group[cpu];
+	for_each_set_bit(cpu, m->possible, m->topo.nr_cpus) {
+		int part = m->part[cpu], group = m->group[cpu];
 
 		shard = m->shard[cpu];
 		if (shard < 0 || shard >= nr_shards)
@@ -282,7 +513,7 @@ static int check_layout(struct kunit *test, struct machine *m, unsigned int size
 	cond_resched();		/* a case has thousands of layouts */
 	if (!error)
 		return nr_shards;
-	KUNIT_FAIL(test, "%s, %d CPUs, size %u: %s", name, m->topo.nr_cpus, size, error);
+	KUNIT_FAIL(test, "%s, %d CPUs, size %u: %s", name, m->nr, size, error);
 	return -EINVAL;
 }
 
@@ -321,7 +552,7 @@ static void set_machine(struct machine *m, int idx, bool apart)
 	int nr_cores = machines[idx].nr_llcs * per_llc;
 	int pass, core, thread, cpu = 0;
 
-	m->topo.nr_cpus = 0;
+	clear_machine(m);
 	for (pass = 0; pass <= apart; pass++) {
 		for (core = 0; core < nr_cores; core++) {
 			int llc = core / per_llc;
@@ -333,7 +564,7 @@ static void set_machine(struct machine *m, int idx, bool apart)
 				if (thread && core == 5 && machines[idx].one_missing)
 					cpu++;
 				else
-					append_cpu(m, cpu++, core, llc, 0, core, llc);
+					place_cpu(m, cpu++, core, llc, 0, core, llc);
 			}
 		}
 	}
@@ -386,22 +617,21 @@ static void shards_of_odd_machines(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, check_layout(test, m, sizes[i], "one CPU"), 1);
 
 	/* 4 cores of 2 on CPUs 3, 5, 11, 13, 19 ..., the last sibling in another LLC */
-	m->topo.nr_cpus = 0;
+	clear_machine(m);
 	for (i = 0; i < 7; i++)
-		append_cpu(m, i / 2 * 8 + (i % 2 ? 5 : 3), i / 2, 0, 0, i / 2, 0);
-	append_cpu(m, 3 * 8 + 5, 3, 1, 0, 4, 1);
+		place_cpu(m, i / 2 * 8 + (i % 2 ? 5 : 3), i / 2, 0, 0, i / 2, 0);
+	place_cpu(m, 3 * 8 + 5, 3, 1, 0, 4, 1);
 	KUNIT_EXPECT_EQ(test, check_layout(test, m, 8, "sibling outside the LLC"), 2);
 	KUNIT_EXPECT_EQ(test, check_layout(test, m, 2, "sibling outside the LLC"), 3);
 
 	/* an LLC of 8 cores that goes over two nodes */
-	m->topo.nr_cpus = 0;
+	clear_machine(m);
 	for (i = 0; i < 8; i++)
-		append_cpu(m, i, i, 0, i % 2, i, i % 2);
+		place_cpu(m, i, i, 0, i % 2, i, i % 2);
 	KUNIT_EXPECT_EQ(test, check_layout(test, m, 8, "LLC over two nodes"), 2);
 	KUNIT_EXPECT_EQ(test, check_layout(test, m, 2, "LLC over two nodes"), 4);
 }
 
-#define RANDOM_SEED	20231109
 #define NR_RANDOM	3000
 
 /*
@@ -422,11 +652,10 @@ static void set_random_machine(struct machine *m, struct rnd_state *rnd)
 	int *number = m->part_shard;	/* scratch, the check resets it */
 	int i, j, t;
 
-	for (i = 0; i < m->max_cpus; i++) {
+	clear_machine(m);
+	for (i = 0; i < m->topo.nr_cpus; i++)
 		number[i] = i;
-		m->core[i] = -1;
-	}
-	for (i = m->max_cpus - 1; shuffle && i > 0; i--) {
+	for (i = m->topo.nr_cpus - 1; shuffle && i > 0; i--) {
 		j = prandom_u32_state(rnd) % (i + 1);
 		swap(number[i], number[j]);
 	}
@@ -439,7 +668,7 @@ static void set_random_machine(struct machine *m, struct rnd_state *rnd)
 		if (i && !(odd && i % nr_llcs == 0 && prandom_u32_state(rnd) % 2))
 			llc = nr_llc_ids++;
 
-		for (j = 0; j < nr_cores && nr + max_threads <= m->max_cpus; j++) {
+		for (j = 0; j < nr_cores && nr + max_threads <= m->topo.nr_cpus; j++) {
 			int nr_threads = 1 + prandom_u32_state(rnd) % max_threads;
 			bool stray = odd && nr_threads > 1 && !(prandom_u32_state(rnd) % 8);
 			int this_part = part++;
@@ -453,11 +682,6 @@ static void set_random_machine(struct machine *m, struct rnd_state *rnd)
 			core++;
 		}
 	}
-
-	m->topo.nr_cpus = 0;
-	for (i = 0; i < m->max_cpus; i++)
-		if (m->core[i] >= 0)
-			m->cpus[m->topo.nr_cpus++] = i;
 }
 
 /* catches what depends on the numbering: a wrong sort, a level left out */
@@ -476,6 +700,110 @@ static void shards_of_random_machines(struct kunit *test)
 		size = 1 + prandom_u32_state(&rnd) % 40;
 		if (check_layout(test, m, size, "random machine") < 0) {
 			kunit_info(test, "this was machine %d\n", i);
+			return;
+		}
+	}
+}
+
+/* a machine of one LLC with clusters of so many cores each, of one thread */
+static void set_clustered_machine(struct machine *m, const int *clusters, int nr_clusters)
+{
+	int i, j, cpu = 0;
+
+	clear_machine(m);
+	for (i = 0; i < nr_clusters; i++) {
+		for (j = 0; j < clusters[i]; j++, cpu++) {
+			place_cpu(m, cpu, cpu, 0, 0, cpu, 0);
+			m->cluster[cpu] = i;
+		}
+	}
+}
+
+/*
+ * What is wrong with the shards of such a machine for a wanted size of @size cores:
+ * their number, a cluster that is split though it is no larger, or a shard that is
+ * farther from the mean than such a cluster is large.
+ */
+static const char *clusters_error(struct machine *m, int nr_shards, int size,
+				  const int *clusters, int nr_clusters)
+{
+	int i, j, cpu = 0, largest = 1;
+
+	if (nr_shards != nearest_nr_shards(m->nr, size))
+		return "mean size not the nearest";
+	memset(m->shard_cores, 0, m->topo.nr_cpus * sizeof(int));
+	for (i = 0; i < nr_clusters; i++) {
+		bool whole = clusters[i] <= size;
+
+		if (whole)
+			largest = max(largest, clusters[i]);
+		for (j = 0; j < clusters[i]; j++, cpu++) {
+			if (m->shard[cpu] < 0 || m->shard[cpu] >= nr_shards)
+				return "CPU without a shard";
+			if (whole && m->shard[cpu] != m->shard[cpu - j])
+				return "cluster split";
+			m->shard_cores[m->shard[cpu]]++;
+		}
+	}
+	for (i = 0; i < nr_shards; i++) {
+		if (!m->shard_cores[i])
+			return "empty shard";
+		if (abs(m->shard_cores[i] * nr_shards - m->nr) > largest * nr_shards)
+			return "more than a cluster from the mean";
+	}
+	return NULL;
+}
+
+static const struct {
+	const char	*name;
+	int		nr_clusters;
+	int		clusters[10];
+	int		nr_shards;
+	int		cores[4];	/* of each shard, at a size of 8 */
+} clustered[] = {
+	{ "6 P cores, 2 clusters of 4 E cores", 8, { 1, 1, 1, 1, 1, 1, 4, 4 }, 2, { 6, 8 } },
+	{ "4 P cores, 2 clusters of 4 E cores", 6, { 1, 1, 1, 1, 4, 4 }, 2, { 8, 4 } },
+	{ "arm64, clusters of 2", 10, { 2, 2, 2, 2, 2, 2, 2, 2, 2, 2 }, 3, { 6, 8, 6 } },
+	{ "arm64, clusters of 4", 5, { 4, 4, 4, 4, 4 }, 3, { 8, 4, 8 } },
+	{ "a cluster as large as a shard", 3, { 8, 8, 8 }, 3, { 8, 8, 8 } },
+	{ "a cluster as large as the socket", 1, { 20 }, 3, { 7, 7, 6 } },
+	{ "one larger and one smaller than a shard", 2, { 10, 6 }, 2, { 8, 8 } },
+};
+
+/* catches a cluster that is split, and one of a socket that keeps all in one shard */
+static void shards_of_clusters(struct kunit *test)
+{
+	struct machine *m = alloc_machine(test, 256);
+	struct rnd_state rnd;
+	int idx, i, j;
+
+	for (idx = 0; idx < ARRAY_SIZE(clustered); idx++) {
+		int cores[4] = {};
+
+		set_clustered_machine(m, clustered[idx].clusters, clustered[idx].nr_clusters);
+		KUNIT_EXPECT_EQ(test, wq_layout_shards(&m->topo, 8, m->shard),
+				clustered[idx].nr_shards);
+		for (i = 0; i < m->nr; i++)
+			cores[m->shard[i] & 3]++;
+		for (i = 0; i < clustered[idx].nr_shards; i++)
+			KUNIT_EXPECT_EQ_MSG(test, cores[i], clustered[idx].cores[i], "%s, shard %d",
+					    clustered[idx].name, i);
+	}
+
+	prandom_seed_state(&rnd, RANDOM_SEED);
+	for (i = 0; i < NR_RANDOM; i++) {
+		int nr = 1 + prandom_u32_state(&rnd) % 12;
+		int size = 1 + prandom_u32_state(&rnd) % 20;
+		const char *error;
+		int clusters[12];
+
+		for (j = 0; j < nr; j++)
+			clusters[j] = 1 + prandom_u32_state(&rnd) % 20;
+		set_clustered_machine(m, clusters, nr);
+		error = clusters_error(m, wq_layout_shards(&m->topo, size, m->shard), size,
+				       clusters, nr);
+		if (error) {
+			KUNIT_FAIL(test, "random machine %d, size %d: %s", i, size, error);
 			return;
 		}
 	}
@@ -505,7 +833,7 @@ static void setup_of_4096_cpus_is_cheap(struct kunit *test)
 	for (i = 0; i < 4096; i++) {
 		int core = i % 2048, llc = core / 128;
 
-		append_cpu(m, i, core, llc, llc / 8, core, llc);
+		place_cpu(m, i, core, llc, llc / 8, core, llc);
 	}
 
 	for (i = 0; i < 5; i++) {
@@ -977,11 +1305,14 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(scope_names_match_exactly),
 	KUNIT_CASE(bogus_default_scope_changes_nothing),
 	KUNIT_CASE(pods_partition_possible_cpus),
+	KUNIT_CASE(pods_of_late_cpus),
+	KUNIT_CASE(late_siblings_find_each_other),
 	KUNIT_CASE(strict_workers_stay_in_pod),
 	KUNIT_CASE(shards_of_real_machines),
 	KUNIT_CASE_SLOW(shards_of_every_size),
 	KUNIT_CASE(shards_of_odd_machines),
 	KUNIT_CASE(shards_of_random_machines),
+	KUNIT_CASE(shards_of_clusters),
 	KUNIT_CASE(setup_of_4096_cpus_is_cheap),
 	KUNIT_CASE(shards_of_this_machine),
 	KUNIT_CASE(bogus_shard_size_changes_nothing),
@@ -1194,6 +1525,79 @@ static void item_starts_when_unplugged(struct kunit *test)
 	destroy_workqueue(wq);
 }
 
+struct flush {
+	struct work_struct	work;
+	struct work_struct	*target;
+	struct completion	done;
+};
+
+static void flush_fn(struct work_struct *work)
+{
+	struct flush *flush = container_of(work, struct flush, work);
+
+	flush_work(flush->target);
+	complete(&flush->done);
+}
+
+/* an item that waits for one of another pool is flushed and meanwhile cancelled */
+static void flush_of_cancelled_item_ends(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	unsigned long end = jiffies + patience(test);
+	struct step first, second;
+	struct completion release;
+	struct flush flush;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	set_nice(test, wq, -3);
+	queue_work(wq, &second.work);
+
+	INIT_WORK_ONSTACK(&flush.work, flush_fn);
+	init_completion(&flush.done);
+	flush.target = &second.work;
+	queue_work(system_unbound_wq, &flush.work);
+	while (!(*work_data_bits(&second.work) & WORK_STRUCT_LINKED) && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&second.work));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
+
+	/* whatever is queued on that pool ends a flush that hangs */
+	queue_work(wq, &second.work);
+	flush_work(&flush.work);
+	destroy_work_on_stack(&flush.work);
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
+/* one that runs and was queued again is cancelled and makes room for one that it waits for */
+static void item_starts_when_another_is_cancelled(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 2);
+	struct step first, second;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	set_nice(test, wq, -3);
+	init_step(&second, NULL);
+	init_step(&first, &second.started);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	queue_work(wq, &first.work);
+	queue_work(wq, &second.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
+	KUNIT_EXPECT_TRUE(test, cancel_work(&first.work));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
 static void raise_limit(struct kunit *test, unsigned int flags)
 {
 	struct workqueue_struct *wq = alloc_workqueue("kunit", flags, 1);
@@ -1381,6 +1785,8 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_starts_when_another_sleeps),
 	KUNIT_CASE(item_starts_when_another_hogs_cpu),
 	KUNIT_CASE(item_of_another_pool_starts),
+	KUNIT_CASE(flush_of_cancelled_item_ends),
+	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_starts_when_unplugged),
 	KUNIT_CASE(item_starts_when_limit_is_raised),
 #ifdef CONFIG_FREEZER
