@@ -113,6 +113,19 @@ class Scenario:
         """The shards of this machine when the size is not the default one."""
         return shard(self.pods["cache"], self.pods["numa"], self.pods["smt"], size)
 
+    def placed(self, been: Cpus) -> dict[str, Pods]:
+        """The pods that it must have when only these CPUs have been online ever."""
+        pods, smt, cache = self.pods, self.pods["smt"], self.pods["cache"]
+        alone = tuple(frozenset({cpu}) for cpu in range(self.cpus) if cpu not in been)
+        late = tuple(node - been for node in pods["numa"] if node - been)
+        cores = tuple(core & been for core in smt if core & been)
+        llcs = tuple(llc & been for llc in cache if llc & been)
+        return pods | {
+            "smt": (*cores, *alone),
+            "cache": (*llcs, *late),
+            "cache_shard": (*shard(llcs, pods["numa"], cores, SHARD_SIZE), *late),
+        }
+
 
 def _pods(value: object) -> Pods:
     """Pods from ["0-7", "8-15"], or from {span = "0-15", each = 8}."""
