@@ -705,6 +705,52 @@ static void shards_of_random_machines(struct kunit *test)
 	}
 }
 
+/*
+ * CPUs that have never been online are no cores of any shard, and those of a node
+ * are one. Where only first threads are up, cores are as many as with all of them.
+ */
+static void shards_without_late_cpus(struct kunit *test)
+{
+	static const struct late_machine cases[] = {
+		{ "10 cores x 2, nosmt", 1, 1, 10, 2, true },
+		{ "9 CPUs up of 64", 1, 1, 64, 1, true },
+		{ "2 sockets of 12 cores x 2, nosmt", 2, 1, 12, 2, true },
+	};
+	/* worked out by hand: CPUs that are up, shards of them, pods in all */
+	static const int want[][3] = { { 10, 1, 2 }, { 9, 1, 2 }, { 24, 4, 6 } };
+	struct late_machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	int idx, cpu;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	for (idx = 0; idx < ARRAY_SIZE(cases); idx++) {
+		int up = want[idx][0], nr = 0;
+
+		set_late_machine(m, &cases[idx]);
+		for (cpu = 0; cpu < up; cpu++)
+			late_online(m, cpu);
+		KUNIT_EXPECT_EQ_MSG(test, wq_layout_shards(&m->topo, 8, m->pods), want[idx][2],
+				    "%s", m->name);
+		for (cpu = 0; cpu < m->topo.nr_cpus; cpu++) {
+			int mate;
+
+			for (mate = 0; mate < cpu; mate++) {
+				bool share = m->pods[mate] == m->pods[cpu];
+
+				if (cpu < up && mate < up)
+					continue;
+				KUNIT_EXPECT_EQ_MSG(test, share, mate >= up &&
+						    m->seats[mate].node == m->seats[cpu].node,
+						    "%s, CPUs %d and %d", m->name, mate, cpu);
+			}
+			/* the first CPU of its shard? */
+			for (mate = 0; m->pods[mate] != m->pods[cpu]; mate++)
+				;
+			nr += cpu < up && mate == cpu;
+		}
+		KUNIT_EXPECT_EQ_MSG(test, nr, want[idx][1], "%s", m->name);
+	}
+}
+
 /* a machine of one LLC with clusters of so many cores each, of one thread */
 static void set_clustered_machine(struct machine *m, const int *clusters, int nr_clusters)
 {
@@ -871,22 +917,23 @@ static void setup_of_4096_cpus_is_cheap(struct kunit *test)
 static void expect_shards_fit_machine(struct kunit *test)
 {
 	const struct wq_pod_type *shards = &wq_pod_types[WQ_AFFN_CACHE_SHARD];
-	const struct wq_pod_type *llcs = &wq_pod_types[WQ_AFFN_CACHE];
-	const struct wq_pod_type *nodes = &wq_pod_types[WQ_AFFN_NUMA];
-	const struct wq_pod_type *cores = &wq_pod_types[WQ_AFFN_SMT];
-	int cpu;
+	int cpu, mate;
 
-	for_each_possible_cpu(cpu) {
+	for_each_online_cpu(cpu) {
 		const struct cpumask *shard = shards->pod_cpus[shards->cpu_pod[cpu]];
-		const struct cpumask *llc = llcs->pod_cpus[llcs->cpu_pod[cpu]];
-		const struct cpumask *node = nodes->pod_cpus[nodes->cpu_pod[cpu]];
-		const struct cpumask *core = cores->pod_cpus[cores->cpu_pod[cpu]];
+		const struct cpumask *llc = cpu_llc_mask(cpu);
 
-		KUNIT_EXPECT_TRUE(test, cpumask_subset(shard, llc));
-		KUNIT_EXPECT_TRUE(test, cpumask_subset(shard, node));
-		if (cpumask_subset(core, llc) && cpumask_subset(core, node))
-			KUNIT_EXPECT_TRUE(test, cpumask_subset(core, shard));
 		KUNIT_EXPECT_EQ(test, shards->pod_node[shards->cpu_pod[cpu]], cpu_to_node(cpu));
+		for_each_cpu_and(mate, shard, cpu_online_mask) {
+			KUNIT_EXPECT_TRUE(test, cpumask_test_cpu(mate, llc));
+			KUNIT_EXPECT_EQ(test, cpu_to_node(mate), cpu_to_node(cpu));
+		}
+#ifdef CONFIG_SCHED_SMT
+		for_each_cpu(mate, cpu_smt_mask(cpu)) {
+			if (cpumask_test_cpu(mate, llc) && cpu_to_node(mate) == cpu_to_node(cpu))
+				KUNIT_EXPECT_TRUE(test, cpumask_test_cpu(mate, shard));
+		}
+#endif
 	}
 }
 
@@ -1312,6 +1359,7 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE_SLOW(shards_of_every_size),
 	KUNIT_CASE(shards_of_odd_machines),
 	KUNIT_CASE(shards_of_random_machines),
+	KUNIT_CASE(shards_without_late_cpus),
 	KUNIT_CASE(shards_of_clusters),
 	KUNIT_CASE(setup_of_4096_cpus_is_cheap),
 	KUNIT_CASE(shards_of_this_machine),
