@@ -206,8 +206,8 @@ static bool late_pods_fit(struct kunit *test, struct late_machine *m)
 				if (share == late_share(m, level, a, b))
 					continue;
 				KUNIT_FAIL(test, "%s, %d CPUs placed, level %d: CPUs %d and %d %s",
-					   m->name, bitmap_weight(m->placed, LATE_CPUS), level, b, a,
-					   share ? "share a pod" : "don't share a pod");
+					   m->name, bitmap_weight(m->placed, LATE_CPUS),
+					   level, b, a, share ? "share a pod" : "share none");
 				return false;
 			}
 		}
@@ -247,10 +247,8 @@ static void pods_of_late_cpus(struct kunit *test)
 			}
 
 			for (i = 0; i < nr; i++) {
-				if (!late_online(m, m->order[i])) {
-					KUNIT_FAIL(test, "%s: CPU %d isn't new", m->name, m->order[i]);
-					return;
-				}
+				KUNIT_ASSERT_TRUE_MSG(test, late_online(m, m->order[i]),
+						      "%s: CPU %d isn't new", m->name, m->order[i]);
 				if ((i == check || i == nr - 1) && !late_pods_fit(test, m))
 					return;
 				cond_resched();
@@ -259,12 +257,10 @@ static void pods_of_late_cpus(struct kunit *test)
 			/* some go offline and come back */
 			for (i = 0; i < nr; i += 3)
 				__clear_bit(m->order[i], m->online);
-			for (i = 0; i < nr; i += 3) {
-				if (late_online(m, m->order[i])) {
-					KUNIT_FAIL(test, "%s: CPU %d is new again", m->name, m->order[i]);
-					return;
-				}
-			}
+			for (i = 0; i < nr; i += 3)
+				KUNIT_ASSERT_FALSE_MSG(test, late_online(m, m->order[i]),
+						       "%s: CPU %d is new again", m->name,
+						       m->order[i]);
 		}
 	}
 }
