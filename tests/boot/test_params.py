@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from needs import Boot
 
-from wqlab.scenario import SHARD_SIZE, Pods, find_scenario, format_pods, parse_cpulist
+from wqlab.scenario import SCOPES, SHARD_SIZE, Pods, find_scenario, format_pods, parse_cpulist
 from wqlab.vm import Record
 
 MACHINE = find_scenario("one-llc-12")
@@ -107,7 +107,9 @@ def test_scope_at_boot(
     if good:
         assert not said
     else:
-        message = f'default_affinity_scope: "{value}" is not an affinity scope, keeping {DEFAULT}'
+        message = (
+            f'default_affinity_scope: "{value}" is none of {" ".join(SCOPES)}, keeping {DEFAULT}'
+        )
         assert f"kernel workqueue: {message}" in said
     assert f"param default_affinity_scope {now}" in record.lines
     shard_size = int(size[0]) if size[0] and size[1] else SHARD_SIZE
