@@ -12,6 +12,12 @@
  *   sleep    as burst, and the items sleep for @sleep_us, and again as long as more
  *            of them than ever before have come to run at once lately (SETTLE)
  *   chain    one item for each producer, which queues itself again
+ *   cancel   no benchmark, but a test for a flush that hangs. With max_active=1 an
+ *            item waits on the last CPU of @cpus for one that runs on the first,
+ *            is flushed, and cancelled before the other ends, @items times. On
+ *            kernels from 6.9 on that don't kick the pool then, the flush goes on
+ *            until something else is queued there. That is waited for for
+ *            HUNG_SECS seconds, counted as lost, and ends the run with -EIO
  *
  * Each run is logged in one line of key=value words:
  *
@@ -88,6 +94,7 @@
 
 #define SAMPLE_MS	100	/* between looks at the kworkers */
 #define STALL_SECS	30	/* without progress, until items are taken for lost */
+#define HUNG_SECS	5	/* until a flush is taken for one that never ends */
 #define SETTLE		8	/* times @sleep_us without a new peak, until items leave */
 #define MAX_POOLS	16384	/* pools with an ID above are not counted */
 #define MAX_ROWS	512
@@ -115,7 +122,7 @@ MODULE_PARM_DESC(items, "Work items that each producer queues, 1 to 100000000 (d
 
 static char *window = "32";
 module_param(window, charp, 0444);
-MODULE_PARM_DESC(window, "Items in flight per producer, 1 to 131072 / threads (default 32), not for serial and chain");
+MODULE_PARM_DESC(window, "Items in flight per producer, 1 to 131072 / threads (default 32), in modes burst, fanout and sleep");
 
 static char *work_ns = "0";
 module_param(work_ns, charp, 0444);
@@ -639,6 +646,88 @@ static int set_scope(struct run *run, const char *scope)
 	return strcmp(buf, scope) ? -EINVAL : 0;
 }
 
+/* for mode cancel */
+struct cancel {
+	struct work_struct	first;		/* runs until it is let go */
+	struct work_struct	second;		/* waits for the first to end */
+	struct work_struct	flush;		/* flushes the second */
+	struct completion	started;
+	struct completion	go;
+	struct completion	flushed;
+};
+
+static void first_fn(struct work_struct *work)
+{
+	struct cancel *c = container_of(work, struct cancel, first);
+
+	complete(&c->started);
+	wait_for_completion(&c->go);
+}
+
+static void second_fn(struct work_struct *work)
+{
+}
+
+static void flush_fn(struct work_struct *work)
+{
+	struct cancel *c = container_of(work, struct cancel, flush);
+
+	flush_work(&c->second);
+	complete(&c->flushed);
+}
+
+/* whether a flush of an item that is cancelled while it waits comes to an end */
+static bool flush_ends(struct run *run, struct cancel *c)
+{
+	int cpu = cpumask_first(&run->params.cpus), other = cpumask_last(&run->params.cpus);
+	unsigned long end = jiffies + HUNG_SECS * HZ;
+
+	queue_work_on(cpu, run->wq, &c->first);
+	wait_for_completion(&c->started);
+	queue_work_on(other, run->wq, &c->second);
+	schedule_work(&c->flush);
+	while (!(READ_ONCE(*work_data_bits(&c->second)) & WORK_STRUCT_LINKED) &&
+	       time_before(jiffies, end))
+		usleep_range(100, 200);
+	cancel_work(&c->second);
+	complete(&c->go);
+	if (wait_for_completion_timeout(&c->flushed, HUNG_SECS * HZ))
+		return true;
+
+	pr_err("a flush of an item that was cancelled had not ended after %u seconds\n", HUNG_SECS);
+	queue_work_on(other, run->wq, &c->second);
+	wait_for_completion(&c->flushed);
+	return false;
+}
+
+static int run_cancel(struct run *run, struct row *row)
+{
+	u64 *items = &row->value[ROW_ITEMS], *lost = &row->value[ROW_LOST];
+	struct cancel c;
+
+	INIT_WORK_ONSTACK(&c.first, first_fn);
+	INIT_WORK_ONSTACK(&c.second, second_fn);
+	INIT_WORK_ONSTACK(&c.flush, flush_fn);
+	init_completion(&c.started);
+	init_completion(&c.go);
+	init_completion(&c.flushed);
+	run->producers[0]->start = ktime_get_ns();
+	while (*items < run->params.items && !*lost &&
+	       !signal_pending(current) && !kthread_should_stop()) {
+		*lost = !flush_ends(run, &c);
+		flush_workqueue(run->wq);
+		flush_work(&c.flush);
+		++*items;
+	}
+	run->producers[0]->end = ktime_get_ns();
+	destroy_work_on_stack(&c.first);
+	destroy_work_on_stack(&c.second);
+	destroy_work_on_stack(&c.flush);
+	if (*lost)
+		return -EIO;
+	return *items < run->params.items ? -EINTR : 0;
+}
+
 static int run_scope(struct run *run, const char *scope, unsigned int nr)
 {
 	struct row row = {
@@ -654,10 +743,14 @@ static int run_scope(struct run *run, const char *scope, unsigned int nr)
 		pr_info("scope=%s missing\n", scope);
 		return 0;
 	}
-	if (!ret && run->params.warmup)
-		ret = run_producers(run, run->params.warmup, peak);
-	if (!ret)
-		ret = run_producers(run, run->params.items, peak);
+	if (!ret && run->params.mode == MODE_CANCEL) {
+		ret = run_cancel(run, &row);
+	} else {
+		if (!ret && run->params.warmup)
+			ret = run_producers(run, run->params.warmup, peak);
+		if (!ret)
+			ret = run_producers(run, run->params.items, peak);
+	}
 	if (ret && ret != -EIO)
 		return ret;
 	row.value[ROW_KWORKERS_AFTER] = nr_kworkers();

@@ -96,6 +96,7 @@ enum bench_mode {
 	MODE_FANOUT,
 	MODE_SLEEP,
 	MODE_CHAIN,
+	MODE_CANCEL,
 };
 
 static const char * const bench_modes[] = {
@@ -104,6 +105,7 @@ static const char * const bench_modes[] = {
 	[MODE_FANOUT]	= "fanout",
 	[MODE_SLEEP]	= "sleep",
 	[MODE_CHAIN]	= "chain",
+	[MODE_CANCEL]	= "cancel",
 };
 
 /* in the order in which they are measured */
@@ -111,7 +113,7 @@ static const char * const bench_scopes[] = {
 	"cpu", "smt", "cache_shard", "cache", "numa", "system", "default",
 };
 
-#define BENCH_MODES	"serial, burst, fanout, sleep, chain"
+#define BENCH_MODES	"serial, burst, fanout, sleep, chain, cancel"
 #define BENCH_SCOPES	"cpu, smt, cache_shard, cache, numa, system, default"
 #define BENCH_MAX_ITEMS	100000000
 
@@ -270,6 +272,10 @@ static inline int bench_check_params(struct bench_params *params, const struct c
 		return -EINVAL;
 	}
 
+	if (params->mode == MODE_CANCEL) {
+		params->threads = 1;
+		params->max_active = 1;
+	}
 	nr_cpus = cpumask_weight(&params->cpus);
 	if (params->threads > nr_cpus) {
 		pr_err("threads=%u is not in 0 to %u, the number of CPUs for producers\n",
@@ -278,7 +284,8 @@ static inline int bench_check_params(struct bench_params *params, const struct c
 	}
 	if (!params->threads)
 		params->threads = params->mode == MODE_FANOUT ? 1 : nr_cpus;
-	if (params->mode == MODE_SERIAL || params->mode == MODE_CHAIN)
+	if (params->mode != MODE_BURST && params->mode != MODE_FANOUT &&
+	    params->mode != MODE_SLEEP)
 		params->window = 1;
 	if (params->window > BENCH_MAX_IN_FLIGHT / params->threads) {
 		pr_err("window=%u is not in 1 to %u, for %u producers\n", params->window,

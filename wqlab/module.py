@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from wqlab.results import ResultsError, Row, Run, Value
 
 PREFIX = "test_workqueue: "
-MODES = ("serial", "burst", "fanout", "sleep", "chain")
+MODES = ("serial", "burst", "fanout", "sleep", "chain")  # that measure
 SCOPES = ("cpu", "smt", "cache_shard", "cache", "numa", "system", "default")  # in its order
 MEASURED = SCOPES[:-1]  # the default is one of these
 LISTS = ("scopes",)

@@ -16,7 +16,8 @@ STOCK = [scope for scope in SCOPES if scope != LACKING]
 LOAD = "load items=200"
 ONLY_LACKING = f"run scopes={LACKING}"
 RUNS = {LOAD: "serial"} | {f"{run(mode)} scopes={','.join(SCOPES)}": mode for mode in MODES}
-COMMANDS = [*RUNS, ONLY_LACKING, "results", "unload"]
+CANCEL = "run mode=cancel scopes=cpu items=200"
+COMMANDS = [*RUNS, ONLY_LACKING, "results", CANCEL, "unload"]
 pytestmark = pytest.mark.needs(
     Boot(MACHINE.name, "module", DebianKernel(), commands="\n".join([*COMMANDS, ""]))
 )
@@ -58,6 +59,17 @@ def test_results(record: Record) -> None:
     header, *table = sections(record.lines)["results"]
     assert header.startswith("csv ")
     assert len(table) == len(RUNS) * len(STOCK)
+
+
+def test_flush_hangs(record: Record) -> None:
+    """On a kernel without the fix, and the module says so."""
+    lines = sections(record.lines)[CANCEL]
+    [row] = rows(lines)
+    if row["lost"] == "0":
+        pytest.skip("this kernel has the fix")
+    assert one(lines, "state") == "idle -5"
+    assert row["lost"] == "1"
+    assert any("had not ended after 5 seconds" in line for line in lines)
 
 
 def test_unload(record: Record) -> None:

@@ -7,7 +7,7 @@ module, results without a bound, a second run that is accepted (TestRows); a par
 any number and the beginning of a name (test_bad_value); items and producers that go on when a
 run is stopped, producers that no one stops (test_end), a workqueue that is not destroyed
 (test_end, test_cycles). With lockdep: a lock that is held when a run is started and taken
-when "run" is read (test_bad_value).
+when "run" is read (test_bad_value). test_cancel: on a kernel without the series' first patch.
 """
 
 import csv
@@ -51,7 +51,7 @@ BAD = {
     "scopes=": "a comma-separated list of",
     "scopes=cachefoo": "cpu, smt, cache_shard, cache, numa, system, default",
     "scopes=cpu,,smt": "a comma-separated list of",
-    "mode=burs": "one of serial, burst, fanout, sleep, chain",
+    "mode=burs": "one of serial, burst, fanout, sleep, chain, cancel",
     "mode=": "one of serial",
     "threads=-1": f"in 0 to {CPUS}",
     "threads=99": f"in 0 to {CPUS}",
@@ -125,12 +125,14 @@ SETTINGS = [
     "run mode=fanout spread=0 items=100",
     "run scopes=default",
 ]
+CANCEL = "run mode=cancel scopes=cpu,cache items=20"
 RUNS = boot(
     "load items=50",
     "unload",
     LOAD,
     *(f"{run(mode)} scopes={','.join(SCOPES)}" for mode in MODES),
     *SETTINGS,
+    CANCEL,
     "results",
     "start items=100000000",
     "write items=1",
@@ -207,13 +209,21 @@ class TestRows:
             for key in ("strict", "warmup", "work_ns", "spread"):
                 assert row[key] == given.get(key, "0")
 
+    def test_cancel(self, record: Record) -> None:
+        """A flush ends when the item is cancelled that it waits for."""
+        lines = sections(record.lines)[CANCEL]
+        assert (one(lines, "result"), one(lines, "state")) == ("ok", "idle 0")
+        assert [row["scope"] for row in rows(lines)] == ["cpu", "cache"]
+        for row in rows(lines):
+            assert (row["items"], row["lost"], row["max_active"]) == ("20", "0", "1")
+
     def test_results_are_csv(self, record: Record) -> None:
         lines = sections(record.lines)["results"]
         table = list(csv.DictReader(line.removeprefix("csv ") for line in lines))
         logged = [row for lines in sections(record.lines).values() for row in rows(lines)]
         # those of the first load are gone with the module
         assert table == logged[len(SCOPES) : len(SCOPES) + len(table)]
-        assert len(table) == 2 + len(MODES) * len(SCOPES) + 1 + 2 * 3 + 2 * 3 + 1
+        assert len(table) == 2 + len(MODES) * len(SCOPES) + 1 + 2 * 3 + 2 * 3 + 1 + 2
 
     def test_one_run_at_a_time(self, record: Record) -> None:
         answer = sections(record.lines)
