@@ -72,6 +72,7 @@
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/fs.h>
+#include <linux/hash.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
@@ -97,6 +98,7 @@
 #define HUNG_SECS	5	/* until a flush is taken for one that never ends */
 #define SETTLE		8	/* times @sleep_us without a new peak, until items leave */
 #define MAX_POOLS	16384	/* pools with an ID above are not counted */
+#define WORKER_BITS	16
 #define MAX_ROWS	512
 
 /* Parameters are strings, so that all values go through bench_set_param(). */
@@ -120,9 +122,15 @@ static char *items = "50000";
 module_param(items, charp, 0444);
 MODULE_PARM_DESC(items, "Work items that each producer queues, 1 to 100000000 (default 50000)");
 
-static char *window = "32";
+/* what the module of the same name in mainline calls them */
+module_param_named(nr_threads, threads, charp, 0444);
+MODULE_PARM_DESC(nr_threads, "The same as threads");
+module_param_named(wq_items, items, charp, 0444);
+MODULE_PARM_DESC(wq_items, "The same as items");
+
+static char *window = "0";
 module_param(window, charp, 0444);
-MODULE_PARM_DESC(window, "Items in flight per producer, 1 to 131072 / threads (default 32), in modes burst, fanout and sleep");
+MODULE_PARM_DESC(window, "Items in flight per producer, up to 131072 / threads, in modes burst, fanout and sleep (default 0: 32, or except in mode sleep as many as max_active allows)");
 
 static char *work_ns = "0";
 module_param(work_ns, charp, 0444);
@@ -153,7 +161,7 @@ module_param(repeat, charp, 0444);
 MODULE_PARM_DESC(repeat, "Number of runs for each scope, 1 to 1000 (default 1)");
 
 /*
- * An item is either idle, and on the idle list of its producer, or in flight, and
+ * An item is either idle, and on a list of its producer, or in flight, and
  * then it belongs to its function. In mode chain, where nothing is ever collected
  * from the list, the producer's histograms belong to it as well: an item never
  * runs in two places at once and is the only one of its producer.
@@ -162,7 +170,6 @@ struct item {
 	struct work_struct	work;
 	struct llist_node	idle;
 	struct producer		*producer;
-	struct task_struct	*worker;	/* last one, for comparison only */
 	u64			queued_at;	/* ns */
 	u64			started_at;	/* ns */
 	unsigned int		nr_queued;
@@ -178,8 +185,9 @@ struct producer {
 	unsigned int		nr_done;	/* executed, for others to see progress */
 	u64			start;		/* ns */
 	u64			end;		/* ns */
-	struct llist_head	idle;
-	struct completion	executed;	/* as many times as there are idle items */
+	struct llist_head	idle;		/* for the producer to collect */
+	struct llist_node	*collected;
+	struct completion	executed;	/* once when idle becomes non-empty */
 	struct hist		queue;		/* ns in queue_work() */
 	struct hist		latency;	/* ns from queue_work() to the start */
 	struct item		items[];	/* the window */
@@ -204,6 +212,7 @@ struct run {
 	u64			peak_at;	/* ns, when running_peak rose last */
 	bool			stop;		/* items and producers come to an end */
 	DECLARE_BITMAP(pools, MAX_POOLS);
+	DECLARE_BITMAP(workers, BIT(WORKER_BITS)); /* by hash, whose pool is known */
 	struct hist		queue;
 	struct hist		latency;
 	struct producer		*producers[];
@@ -285,15 +294,19 @@ static u64 measure_clock(void)
 	return best;
 }
 
-/* The name of a worker is what a module can learn about its pool. */
-static void note_pool(struct item *item)
+/*
+ * The name of a worker is what a module can learn about its pool. It is read once
+ * for each worker, so that a scope with many workers isn't slower for that. A worker
+ * which is taken for another one matters if it is the only one of its pool.
+ */
+static void note_pool(struct run *run)
 {
-	struct run *run = item->producer->run;
+	unsigned long worker = hash_ptr(current, WORKER_BITS);
 	unsigned int pool;
 
-	if (item->worker == current)
+	if (test_bit(worker, run->workers))
 		return;
-	item->worker = current;
+	set_bit(worker, run->workers);
 	if (sscanf(current->comm, "kworker/u%u:", &pool) == 1 && pool < MAX_POOLS &&
 	    !test_bit(pool, run->pools))
 		set_bit(pool, run->pools);
@@ -348,7 +361,7 @@ static void item_fn(struct work_struct *work_struct)
 	}
 	item->nr_runs++;
 	item->started_at = start;
-	note_pool(item);
+	note_pool(p->run);
 	work(p->run, start);
 
 	if (p->run->params.mode == MODE_CHAIN) {
@@ -359,8 +372,9 @@ static void item_fn(struct work_struct *work_struct)
 			return;
 		}
 	}
-	llist_add(&item->idle, &p->idle);
-	complete(&p->executed);
+	/* one for each batch, as otherwise all workers would fight for its lock */
+	if (llist_add(&item->idle, &p->idle))
+		complete(&p->executed);
 }
 
 /* wait for an idle item and take it, NULL if the run is to stop */
@@ -368,10 +382,14 @@ static struct item *take_item(struct producer *p)
 {
 	struct item *item;
 
-	wait_for_completion(&p->executed);
+	if (!p->collected) {
+		wait_for_completion(&p->executed);
+		p->collected = llist_del_all(&p->idle);
+	}
 	if (READ_ONCE(p->run->stop))
 		return NULL;
-	item = llist_entry(llist_del_first(&p->idle), struct item, idle);
+	item = llist_entry(p->collected, struct item, idle);
+	p->collected = p->collected->next;
 	if (item->nr_runs && p->run->params.mode != MODE_CHAIN) {
 		hist_add(&p->latency, item->started_at - item->queued_at);
 		WRITE_ONCE(p->nr_done, p->nr_done + 1);
@@ -439,6 +457,7 @@ static void reset_run(struct run *run, unsigned int nr_items)
 	atomic_set(&run->running_peak, 0);
 	run->stop = false;
 	bitmap_zero(run->pools, MAX_POOLS);
+	bitmap_zero(run->workers, BIT(WORKER_BITS));
 
 	for (i = 0; i < run->params.threads; i++) {
 		struct producer *p = run->producers[i];
@@ -448,17 +467,17 @@ static void reset_run(struct run *run, unsigned int nr_items)
 		memset(&p->queue, 0, sizeof(p->queue));
 		memset(&p->latency, 0, sizeof(p->latency));
 		init_llist_head(&p->idle);
+		p->collected = NULL;
 		init_completion(&p->executed);
 		for (j = 0; j < run->params.window; j++) {
 			struct item *item = &p->items[j];
 
-			item->worker = NULL;
 			item->nr_queued = 0;
 			item->nr_runs = 0;
 			item->nr_twice = 0;
 			llist_add(&item->idle, &p->idle);
-			complete(&p->executed);
 		}
+		complete(&p->executed);
 	}
 }
 

@@ -116,6 +116,7 @@ static const char * const bench_scopes[] = {
 #define BENCH_MODES	"serial, burst, fanout, sleep, chain, cancel"
 #define BENCH_SCOPES	"cpu, smt, cache_shard, cache, numa, system, default"
 #define BENCH_MAX_ITEMS	100000000
+#define BENCH_WINDOW	32
 
 /*
  * Items in flight, of all producers: bounds memory, and the time that it takes to
@@ -128,7 +129,7 @@ struct bench_params {
 	unsigned int	mode;
 	unsigned int	threads;	/* 0: the default of the mode */
 	unsigned int	items;
-	unsigned int	window;
+	unsigned int	window;		/* 0: the default of the mode */
 	unsigned int	work_ns;
 	unsigned int	sleep_us;
 	unsigned int	max_active;
@@ -148,7 +149,7 @@ static const struct {
 #define BENCH_NUMBER(name, min, max)	{ #name, offsetof(struct bench_params, name), min, max }
 	BENCH_NUMBER(threads, 0, 0),		/* up to the number of CPUs */
 	BENCH_NUMBER(items, 1, BENCH_MAX_ITEMS),
-	BENCH_NUMBER(window, 1, BENCH_MAX_IN_FLIGHT),
+	BENCH_NUMBER(window, 0, BENCH_MAX_IN_FLIGHT),
 	BENCH_NUMBER(work_ns, 0, 100000000),
 	BENCH_NUMBER(sleep_us, 1, 250000),
 	BENCH_NUMBER(max_active, 0, WQ_MAX_ACTIVE),
@@ -287,8 +288,13 @@ static inline int bench_check_params(struct bench_params *params, const struct c
 	if (params->mode != MODE_BURST && params->mode != MODE_FANOUT &&
 	    params->mode != MODE_SLEEP)
 		params->window = 1;
+	/* Only in mode sleep the limit is what is measured. */
+	if (!params->window)
+		params->window = params->mode == MODE_SLEEP ? BENCH_WINDOW :
+			clamp((params->max_active ?: WQ_DFL_ACTIVE) / params->threads,
+			      1U, (unsigned int)BENCH_WINDOW);
 	if (params->window > BENCH_MAX_IN_FLIGHT / params->threads) {
-		pr_err("window=%u is not in 1 to %u, for %u producers\n", params->window,
+		pr_err("window=%u is not in 0 to %u, for %u producers\n", params->window,
 		       BENCH_MAX_IN_FLIGHT / params->threads, params->threads);
 		return -EINVAL;
 	}

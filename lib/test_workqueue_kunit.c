@@ -162,7 +162,7 @@ static void bad_params_are_refused(struct kunit *test)
 		"scopes=cpu,,smt", "scopes=Cache", "mode=", "mode=ser", "mode=burst,chain",
 		"mode=0", "threads=-1", "threads=4294967296", "threads=1000000", "threads=x",
 		"cpus=x", "cpus=3-1", "cpus=-1", "cpus=1000000", "items=0", "items=100000001",
-		"items=", "items=1k", "items=1.5", "items=-1", "window=0", "window=131073",
+		"items=", "items=1k", "items=1.5", "items=-1", "window=-1", "window=131073",
 		"work_ns=100000001", "work_ns=-1", "sleep_us=0", "sleep_us=250001",
 		"max_active=-1", "max_active=1000000", "strict=2", "strict=y", "spread=2",
 		"warmup=100000001", "repeat=0", "repeat=1001", "item=1", "items", "=", "=1",
@@ -201,8 +201,27 @@ static void params_fit_the_cpus(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
 	params->window++;
 	KUNIT_EXPECT_EQ(test, -EINVAL, bench_check_params(params, cpu_possible_mask));
-	params->window = 8;
 	params->threads = 1;
+
+	/* by default, no more than can be active, but in mode sleep */
+	params->window = 0;
+	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
+	KUNIT_EXPECT_EQ(test, params->window, 32);
+	params->window = 0;
+	params->max_active = 5;
+	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
+	KUNIT_EXPECT_EQ(test, params->window, 5);
+	params->mode = MODE_SLEEP;
+	params->window = 0;
+	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
+	KUNIT_EXPECT_EQ(test, params->window, 32);
+	params->mode = MODE_CANCEL;
+	params->threads = 0;
+	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
+	KUNIT_EXPECT_EQ(test, params->threads, 1);
+	KUNIT_EXPECT_EQ(test, params->window, 1);
+	KUNIT_EXPECT_EQ(test, params->max_active, 1);
+	params->mode = MODE_FANOUT;
 
 	/* CPUs that are not online, which here are all but the first */
 	if (num_possible_cpus() > 1)

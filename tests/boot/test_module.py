@@ -61,9 +61,9 @@ BAD = {
     "items=0": "in 1 to 100000000",
     "items=100000001": "in 1 to 100000000",
     "items=1k": "in 1 to 100000000",
-    "window=0": "in 1 to 131072",
-    "window=131073": "in 1 to 131072",
-    "mode=burst window=65537": "in 1 to 65536, for 2 producers",
+    "window=-1": "in 0 to 131072",
+    "window=131073": "in 0 to 131072",
+    "mode=burst window=65537": "in 0 to 65536, for 2 producers",
     "work_ns=100000001": "in 0 to 100000000",
     "sleep_us=0": "in 1 to 250000",
     "sleep_us=250001": "in 1 to 250000",
@@ -116,7 +116,7 @@ def run(mode: str) -> str:
     return f"run mode={mode} {MODES[mode]}"
 
 
-LOAD = "load items=50 scopes=cache,cpu"
+LOAD = "load wq_items=50 nr_threads=0 scopes=cache,cpu"  # mainline's names
 SETTINGS = [
     "run scopes=numa items=7",
     "run repeat=3 items=10",
