@@ -47,7 +47,7 @@ def answer(record: Record, start: str) -> str:
 # bogus_default_scope_changes_nothing and bogus_shard_size_changes_nothing have each kind of wrong
 # value, and WRITES below sends good and bad ones through the same two functions.
 SIZES = [("99999999999", False), ("", False), (None, False), ("4", True), ("1000", True)]
-SCOPES = [
+DEFAULTS = [
     ("cachefoo", False),
     ("Cache_Shard", True),
     ("default", False),
@@ -70,7 +70,7 @@ AT_BOOT = [
             )
         ),
     )
-    for size, scope in zip(SIZES, SCOPES, strict=True)
+    for size, scope in zip(SIZES, DEFAULTS, strict=True)
 ]
 
 
