@@ -16,6 +16,7 @@ from wqlab.obtain import Source, obtain
 from wqlab.places import BUILD, ROOT
 from wqlab.scenario import find_scenario
 
+HOTADD = ROOT / "tests/mutants/hotadd.diff"
 CULLING = ROOT / "tests/mutants/culling.diff"
 SLOWER = 4  # times: a kernel that checks for mistakes
 HOST_CORES = len(os.sched_getaffinity(0))
@@ -128,9 +129,19 @@ class Boot(Need):
     append: str = ""
     commands: str = ""
     timeout: float | None = None  # seconds, if not the scenario's, or some times that
+    present: int | None = None  # CPUs that are there at the start, if not all
 
     def __str__(self) -> str:
-        words = (self.job, "on", self.scenario, f"({self.kernel})", self.append, self.digest)
+        present = f"{self.present} CPUs" if self.present else ""
+        words = (
+            self.job,
+            "on",
+            self.scenario,
+            f"({self.kernel})",
+            self.append,
+            self.digest,
+            present,
+        )
         return "boot: " + " ".join(filter(None, words))
 
     @property
@@ -161,6 +172,7 @@ class Boot(Need):
 
     def make(self, farm: Making) -> vm.Record:
         kernel = farm[self.kernel]
+        wq_dump = kernel.path / "wq_dump.py"
         name = hashlib.sha256(str(self).encode()).hexdigest()[:8]
         return vm.boot(
             kernel,
@@ -170,7 +182,8 @@ class Boot(Need):
             append=self.append,
             commands=self.commands,
             timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
-            wq_dump=kernel.path / "wq_dump.py" if self.job == "pods" else None,
+            wq_dump=wq_dump if wq_dump.is_file() else None,
+            present=self.present,
         )
 
 

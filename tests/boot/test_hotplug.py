@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0
+"""CPUs that come online late, as far as that is not asked of workqueues made afterwards
+(test_late.py): a strict workqueue is there before, and must have its CPUs right by itself.
+
+Where its workers are confined to, which pool serves each CPU, and the pods in the kernel's
+memory, against pods that follow from the machine and from which CPUs have been online.
+"""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from needs import HOTADD, TEST, Boot, Kernel
+
+from wqlab.arch import find_arch
+from wqlab.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
+from wqlab.vm import Record
+
+CPU = "/sys/devices/system/cpu"
+
+
+def online(*cpus: int) -> tuple[str, ...]:
+    return tuple(f"write {CPU}/cpu{cpu}/online 1" for cpu in cpus)
+
+
+def added(scenario: str, *cpus: int) -> tuple[str, ...]:
+    """CPUs of a machine are added to it, and come online."""
+    smp, arch, steps = find_scenario(scenario).smp, find_arch(), []
+    for cpu in cpus:
+        where: dict[str, int | str] = {"driver": f"{arch.cpu}-{arch.name}-cpu"}
+        rest = cpu
+        for level in ("thread", "core", "die"):
+            rest, where[f"{level}-id"] = divmod(rest, smp[f"{level}s"])
+        where["socket-id"] = rest
+        steps += [f"qmp device_add {json.dumps(where)}", f"await {CPU}/cpu{cpu}/online"]
+        steps += online(cpu)
+    return tuple(steps)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A machine, how it is booted, and what is done to it then."""
+
+    name: str
+    scenario: str
+    up: str  # CPUs that are online at boot, and
+    been: str  # that are or were online in the end
+    steps: tuple[str, ...] = ()  # see guest/jobs/params
+    append: str = ""
+    scope: str = "cache_shard"  # of the workqueue that is there throughout
+    possible: int | None = None  # CPUs for the kernel, if not all
+    present: int | None = None  # CPUs at boot, if not all
+    tier: str = "test"
+
+    @property
+    def machine(self) -> Scenario:
+        return find_scenario(self.scenario)
+
+    def pods(self, been: str, scope: str) -> set[Cpus]:
+        """What the pods of a scope must be."""
+        possible = frozenset(range(self.possible or self.machine.cpus))
+        placed = self.machine.placed(parse_cpulist(been))[scope]
+        return {pod & possible for pod in placed if pod & possible}
+
+    def pools(self, been: str, scope: str) -> set[Cpus]:
+        """Those of strict pods with CPUs that are online, and the fallback pool."""
+        pods = self.pods(been, scope)
+        return {pod for pod in pods if pod & parse_cpulist(been)} | {frozenset().union(*pods)}
+
+    def known(self, pods: set[Cpus], been: str) -> list[str]:
+        """Without CPUs of which the kernel doesn't know where they will be added."""
+        cpus = parse_cpulist(been) if self.present else frozenset(range(self.machine.cpus))
+        return format_pods(tuple({pod & cpus for pod in pods if pod & cpus}))
+
+    @property
+    def boot(self) -> Boot:
+        scopes = [f"pods {scope}" for scope in SCOPES if scope != self.scope]
+        settled = " ".join(format_pods(tuple(self.pools(self.been, self.scope))))
+        lines = [*scopes, f"pods {self.scope}", *self.steps, f"settled {settled}", "hold", *scopes]
+        return Boot(
+            self.scenario,
+            "params",
+            Kernel("test", diff=HOTADD) if self.present else TEST,
+            self.append,
+            "\n".join([*lines, f"pods {self.scope}", ""]),
+            present=self.present,
+        )
+
+
+NODES = "two-nodes-2x3x2"
+CASES = (
+    Case("possible", "llc-2x10", "0-13", "0-13", append="possible_cpus=14", possible=14),
+    Case("possible-smt", "smt-7x2", "0-8", "0-8", append="possible_cpus=9", possible=9),
+    Case(
+        "possible-late",
+        NODES,
+        "0",
+        "0,3-4,6,8",
+        online(8, 4, 6, 3),
+        append="possible_cpus=9 maxcpus=1",
+        possible=9,
+    ),
+    Case(
+        "late-node",
+        NODES,
+        "0,2,4",
+        "0,2,4,6-11",
+        (*online(11, 6, 8, 10, 7, 9), "where scopes=numa strict=1 cpus=6-11 items=50"),
+        append="maxcpus=3",
+        scope="numa",
+    ),
+    Case(
+        "added",
+        NODES,
+        "0-3",
+        "0-11",
+        added(NODES, 11, 6, 4, 9, 5, 10, 7, 8),
+        present=4,
+        tier="full",
+    ),
+)
+
+
+def each_case(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(
+                case,
+                id=case.name,
+                marks=[pytest.mark.needs(case.boot), pytest.mark.tier(case.tier)],
+            )
+            for case in CASES
+            if not names or case.name in names
+        ],
+    )
+
+
+def answers(record: Record, start: str) -> list[list[str]]:
+    """What follows in lines that start like this."""
+    return [line.split()[len(start.split()) :] for line in record.lines if line.startswith(start)]
+
+
+@each_case()
+def test_workqueues_made_then(record: Record, case: Case) -> None:
+    """At boot, and in the end."""
+    assert all(answer == ["ok"] for answer in answers(record, "result "))
+    for scope in SCOPES:
+        said = answers(record, f"pods {scope} ")
+        have = [
+            case.known(set(map(parse_cpulist, one)), been)
+            for one, been in zip(said, (case.up, case.been), strict=True)
+        ]
+        want = [case.known(case.pools(been, scope), been) for been in (case.up, case.been)]
+        assert have == want, scope
+
+
+@each_case()
+def test_workqueue_that_was_there(record: Record, case: Case) -> None:
+    """Its workers are confined to the new pods, and each CPU's work goes there."""
+    pods, cpus = case.pods(case.been, case.scope), parse_cpulist(case.been)
+    assert record.dump
+    pools = record.dump.pool_of["writeback"]
+    have = {cpu: record.dump.pools[pools[cpu]] for cpu in cpus}
+    assert have == {cpu: next(pod for pod in pods if cpu in pod) for cpu in cpus}
+    (settled,) = answers(record, "settled ")
+    assert format_pods(tuple(map(parse_cpulist, settled))) == format_pods(
+        tuple(case.pools(case.been, case.scope))
+    )
+
+
+@each_case()
+def test_pods_in_memory(record: Record, case: Case) -> None:
+    assert record.dump
+    for scope in SCOPES:
+        pods = case.known(set(record.dump.pods[scope]), case.been)
+        assert pods == case.known(case.pods(case.been, scope), case.been), scope
+
+
+@each_case("late-node")
+def test_work_stays_on_its_node(record: Record, case: Case) -> None:
+    """Queued from its CPUs, all of which came late."""
+    node = case.machine.nodes[1]
+    ran = answers(record, "ran ")
+    assert ran
+    assert {parse_cpulist(confined) for confined, _ in ran} == {node}
+    assert {int(cpu) for _, cpu in ran} <= node
