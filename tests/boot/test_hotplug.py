@@ -7,15 +7,17 @@ memory, against pods that follow from the machine and from which CPUs have been 
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
-from needs import HOTADD, TEST, Boot, Kernel
+from needs import FIND, HOTADD, TEST, Boot, Kernel
 
 from wqlab.arch import find_arch
 from wqlab.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
 from wqlab.vm import Record
 
+SEED = 20261122
 CPU = "/sys/devices/system/cpu"
 
 
@@ -105,7 +107,7 @@ CASES = (
         NODES,
         "0,2,4",
         "0,2,4,6-11",
-        (*online(11, 6, 8, 10, 7, 9), "where scopes=numa strict=1 cpus=6-11 items=50"),
+        (*online(11, 6, 8, 10, 7, 9), "where scopes=numa strict=1 cpus=6-11"),
         append="maxcpus=3",
         scope="numa",
     ),
@@ -141,6 +143,18 @@ def answers(record: Record, start: str) -> list[list[str]]:
     return [line.split()[len(start.split()) :] for line in record.lines if line.startswith(start)]
 
 
+def online_part(pods: Iterable[Cpus], cpus: Cpus) -> list[str]:
+    """A worker that was there when a CPU came online may run on CPUs of its pod that were online
+    then."""
+    return format_pods(tuple(pod & cpus for pod in pods))
+
+
+def settled(record: Record, cpus: Cpus) -> list[str]:
+    """Where the workers of the workqueue that was there are confined to."""
+    (said,) = answers(record, "settled ")
+    return online_part(map(parse_cpulist, said), cpus)
+
+
 @each_case()
 def test_workqueues_made_then(record: Record, case: Case) -> None:
     """At boot, and in the end."""
@@ -163,10 +177,7 @@ def test_workqueue_that_was_there(record: Record, case: Case) -> None:
     pools = record.dump.pool_of["writeback"]
     have = {cpu: record.dump.pools[pools[cpu]] for cpu in cpus}
     assert have == {cpu: next(pod for pod in pods if cpu in pod) for cpu in cpus}
-    (settled,) = answers(record, "settled ")
-    assert format_pods(tuple(map(parse_cpulist, settled))) == format_pods(
-        tuple(case.pools(case.been, case.scope))
-    )
+    assert settled(record, cpus) == online_part(case.pools(case.been, case.scope), cpus)
 
 
 @each_case()
@@ -185,3 +196,87 @@ def test_work_stays_on_its_node(record: Record, case: Case) -> None:
     assert ran
     assert {parse_cpulist(confined) for confined, _ in ran} == {node}
     assert {int(cpu) for _, cpu in ran} <= node
+
+
+# Suspending
+
+
+def suspended(scenario: str, append: str) -> Boot:
+    commands = "pods numa\npods cache_shard\nhold\nsleep\nhold\nsettled\npods cache_shard\n"
+    return Boot(scenario, "params", append=append, commands=commands, timeout=240)
+
+
+@pytest.mark.parametrize(
+    "up",
+    [
+        pytest.param(
+            up,
+            id=f"{scenario}{append and '-late'}",
+            marks=[pytest.mark.needs(suspended(scenario, append)), pytest.mark.tier(tier)],
+        )
+        for scenario, append, up, tier in (
+            (NODES, "maxcpus=6", "0,2,4,6,8,10", "test"),
+            (NODES, "", "0-11", "full"),
+            ("smt-7x2", "", "0-13", "full"),
+            ("llc-2x10", "", "0-19", "full"),
+        )
+    ],
+)
+def test_suspend(record: Record, up: str) -> None:
+    """All is as before, and nothing was laid out anew: the pods are where they were. A layout takes
+    new memory before it gives back the old one, and an odd number of CPUs comes back, so the last
+    one cannot be where the first was."""
+    before, after = record.dumps
+    assert before.places and before.places == after.places
+    assert before.pods == after.pods
+    assert before.pool_of == after.pool_of
+    pools = set(before.pool_of["writeback"])
+    assert [before.pools[pool] for pool in pools] == [after.pools[pool] for pool in pools]
+    first, last = answers(record, "pods cache_shard ")
+    assert first == last
+    cpus = parse_cpulist(up)
+    assert settled(record, cpus) == online_part(map(parse_cpulist, first), cpus)
+
+
+# CPUs go offline and come online under load
+
+
+def hotplug(scenario: str, kernel: Kernel, secs: int, append: str) -> Boot:
+    append = f"{append} hotplug.seed={SEED} hotplug.secs={secs}"
+    return Boot(scenario, "hotplug", kernel, append, timeout=600)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            scenario,
+            id=f"{scenario}-{kernel.flavour}-{secs}",
+            marks=[
+                pytest.mark.needs(hotplug(scenario, kernel, secs, append)),
+                pytest.mark.tier(tier),
+            ],
+        )
+        for scenario, kernel, secs, append, tier in (
+            (NODES, TEST, 15, "maxcpus=3", "test"),
+            ("nodes-2", FIND, 20, "maxcpus=2", "test"),
+            ("llc-4x3x2", TEST, 60, "maxcpus=4", "full"),
+            (NODES, FIND, 60, "maxcpus=3", "full"),
+        )
+    ],
+)
+def test_hotplug_under_load(record: Record, scenario: str) -> None:
+    """In the end all CPUs are online, and pods are those of the machine."""
+    machine = find_scenario(scenario)
+    everywhere = frozenset(range(machine.cpus))
+    steps, runs = (int(answers(record, start)[0][0]) for start in ("steps ", "runs "))
+    assert steps > 2
+    assert runs > 2
+    for scope in SCOPES:
+        want = format_pods(tuple({*machine.pods[scope], everywhere}))
+        *_, last = answers(record, f"pods {scope} ")
+        assert format_pods(tuple(map(parse_cpulist, last))) == want, scope
+        if record.dump:
+            assert format_pods(record.dump.pods[scope]) == format_pods(machine.pods[scope]), scope
+    want = format_pods(tuple({*machine.pods["cache_shard"], everywhere}))
+    assert settled(record, everywhere) == want
