@@ -15,7 +15,6 @@ fail() {
 #
 #   hold              look at this machine's memory
 #   qmp NAME JSON     give QEMU this command, with these arguments
-#   sleep             wake this machine up; it answers before that, and waits until it sleeps
 ask() {
 	echo "ask $*" >&3
 	# shellcheck disable=SC3045 # busybox has it

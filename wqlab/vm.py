@@ -37,7 +37,7 @@ from wqlab.text import plural
 CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
 COMPLAINT = re.compile(r"(WARNING|BUG|KASAN|Oops|Kernel panic)\b.*:|INFO: ")  # of the kernel
 QUIT_LIMIT = 5  # seconds for QEMU to end by itself
-DUMP_LIMIT = 120  # seconds for QEMU to write the memory, and for drgn to read it
+DUMP_LIMIT = 120  # seconds for drgn to read the memory
 KVM_LIMIT = 20  # seconds for the trial boot under KVM
 
 
@@ -226,29 +226,17 @@ class Monitor:
         self.said = map(json.loads, read_lines(port, deadline))
         self.ready = False
 
-    def wait(self, key: str, value: str | None = None) -> dict[str, Any]:
-        """The next answer or event that has this key, with this value, or that is an error."""
-        for said in self.said:
-            if "error" in said or (key in said and value in (None, said[key])):
-                return said
-        return {"error": {"desc": "no answer"}}
-
     def execute(self, name: str, arguments: dict[str, Any] | None = None) -> None:
         if not self.ready:
             self.ready = True
             self.execute("qmp_capabilities")
         self.port.sendall(json.dumps({"execute": name, "arguments": arguments or {}}).encode())
-        answer = self.wait("return")
-        if "error" in answer:
-            raise Lost(f"QEMU {name}: {answer['error'].get('desc')}")
+        answer = next((said for said in self.said if said.keys() & {"return", "error"}), None)
+        if not answer or "error" in answer:
+            raise Lost(f"QEMU {name}: {answer['error'].get('desc') if answer else 'no answer'}")
 
     def dump_memory(self, core: Path) -> None:
         self.execute("dump-guest-memory", {"paging": False, "protocol": f"file:{core}"})
-
-    def wake_up(self) -> None:
-        """Once the guest sleeps."""
-        self.wait("event", "SUSPEND")
-        self.execute("system_wakeup")
 
 
 def follow(
@@ -434,8 +422,6 @@ def boot(
             name, _, arguments = rest.partition(" ")
             monitor.execute(name, json.loads(arguments or "{}"))
         verdict_port.sendall(b"go\n")
-        if word == "sleep":
-            monitor.wake_up()
 
     try:
         with (out / "qemu.log").open("wb") as log, verdict_port, qmp_port, ExitStack() as stack:
