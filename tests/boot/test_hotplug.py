@@ -250,9 +250,9 @@ def test_suspend(record: Record, up: str) -> None:
     before, after = record.dumps
     assert before.places and before.places == after.places
     assert before.pods == after.pods
-    assert before.pool_of == after.pool_of
-    pools = set(before.pool_of["writeback"])
-    assert [before.pools[pool] for pool in pools] == [after.pools[pool] for pool in pools]
+    # a pool none of whose CPUs were online has another number then
+    was, now = ([dump.pools[pool] for pool in dump.pool_of["writeback"]] for dump in record.dumps)
+    assert was == now
     first, last = answers(record, "pods cache_shard ")
     assert first == last
     cpus = parse_cpulist(up)
@@ -262,8 +262,8 @@ def test_suspend(record: Record, up: str) -> None:
 # CPUs go offline and come online under load
 
 
-def hotplug(scenario: str, kernel: Kernel, secs: int, append: str) -> Boot:
-    append = f"{append} hotplug.seed={SEED} hotplug.secs={secs}"
+def hotplug(scenario: str, kernel: Kernel, steps: int, append: str) -> Boot:
+    append = f"{append} hotplug.seed={SEED} hotplug.steps={steps}"
     return Boot(scenario, "hotplug", kernel, append, timeout=600)
 
 
@@ -272,17 +272,17 @@ def hotplug(scenario: str, kernel: Kernel, secs: int, append: str) -> Boot:
     [
         pytest.param(
             scenario,
-            id=f"{scenario}-{kernel.flavour}-{secs}",
+            id=f"{scenario}-{kernel.flavour}-{steps}",
             marks=[
-                pytest.mark.needs(hotplug(scenario, kernel, secs, append)),
+                pytest.mark.needs(hotplug(scenario, kernel, steps, append)),
                 pytest.mark.tier(tier),
             ],
         )
-        for scenario, kernel, secs, append, tier in (
-            (NODES, TEST, 15, "maxcpus=3", "test"),
-            ("nodes-2x1", FIND, 15, "maxcpus=1", "test"),
-            ("nodes-2", FIND, 60, "maxcpus=2", "full"),
-            ("llc-4x3x2", TEST, 60, "maxcpus=4", "full"),
+        for scenario, kernel, steps, append, tier in (
+            (NODES, TEST, 25, "maxcpus=3", "test"),
+            ("nodes-2x1", FIND, 4, "maxcpus=1", "test"),
+            ("nodes-2", FIND, 20, "maxcpus=2", "full"),
+            ("llc-4x3x2", TEST, 100, "maxcpus=4", "full"),
             (NODES, FIND, 60, "maxcpus=3", "full"),
         )
     ],
@@ -291,8 +291,7 @@ def test_hotplug_under_load(record: Record, scenario: str) -> None:
     """In the end all CPUs are online, and pods are those of the machine."""
     machine = find_scenario(scenario)
     everywhere = frozenset(range(machine.cpus))
-    steps, runs = (int(answers(record, start)[0][0]) for start in ("steps ", "runs "))
-    assert min(steps, runs) > 2
+    assert int(answers(record, "runs ")[0][0]) > 0
     for scope in SCOPES:
         want = format_pods(tuple({*machine.pods[scope], everywhere}))
         last = answers(record, f"pods {scope} ")[-1]
