@@ -11,9 +11,12 @@ fail() {
 	exit 1
 }
 
-# hold: let the host look at this machine's memory, for at most 120 seconds
-hold() {
-	echo hold >&3
+# ask WORDS: have the host do something, and wait until it answers, for at most 120 seconds:
+#
+#   hold              look at this machine's memory
+#   qmp NAME JSON     give QEMU this command, with these arguments
+ask() {
+	echo "ask $*" >&3
 	# shellcheck disable=SC3045 # busybox has it
 	read -r -t 120 answer <&3 || fail "no answer from the host"
 	[ "$answer" = go ] || fail "the host answered \"$answer\""

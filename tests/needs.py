@@ -16,7 +16,13 @@ from wqlab.obtain import Source, obtain
 from wqlab.places import BUILD, ROOT
 from wqlab.scenario import find_scenario
 
+HOTADD = ROOT / "tests/mutants/hotadd.diff"
 CULLING = ROOT / "tests/mutants/culling.diff"
+# For the end of wq_dump.py: where in memory the pods of each scope are.
+PLACES = """
+for pt in prog["wq_pod_types"]:
+    print("placed at", *(hex(array.value_()) for array in (pt.cpu_pod, pt.pod_cpus, pt.pod_node)))
+"""
 SLOWER = 4  # times: a kernel that checks for mistakes
 HOST_CORES = len(os.sched_getaffinity(0))
 
@@ -128,9 +134,19 @@ class Boot(Need):
     append: str = ""
     commands: str = ""
     timeout: float | None = None  # seconds, if not the scenario's, or some times that
+    present: int | None = None  # CPUs that are there at the start, if not all
 
     def __str__(self) -> str:
-        words = (self.job, "on", self.scenario, f"({self.kernel})", self.append, self.digest)
+        present = f"{self.present} CPUs" if self.present else ""
+        words = (
+            self.job,
+            "on",
+            self.scenario,
+            f"({self.kernel})",
+            self.append,
+            self.digest,
+            present,
+        )
         return "boot: " + " ".join(filter(None, words))
 
     @property
@@ -162,15 +178,22 @@ class Boot(Need):
     def make(self, farm: Making) -> vm.Record:
         kernel = farm[self.kernel]
         name = hashlib.sha256(str(self).encode()).hexdigest()[:8]
+        out = BUILD / f"test/boots/{self.scenario}-{self.job}-{name}"
+        script = None
+        if (kernel.path / "vmlinux").is_file():
+            out.mkdir(parents=True, exist_ok=True)
+            script = out / "wq_dump.py"
+            script.write_text((kernel.path / script.name).read_text() + PLACES)
         return vm.boot(
             kernel,
             find_scenario(self.scenario),
             self.job,
-            BUILD / f"test/boots/{self.scenario}-{self.job}-{name}",
+            out,
             append=self.append,
             commands=self.commands,
             timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
-            wq_dump=kernel.path / "wq_dump.py" if self.job == "pods" else None,
+            wq_dump=script,
+            present=self.present,
         )
 
 

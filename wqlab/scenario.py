@@ -205,6 +205,7 @@ class Dump:
     nodes: dict[str, tuple[int, ...]]  # by scope, of each pod
     pools: dict[int, Cpus]  # CPUs of the pod that each unbound pool is for
     pool_of: dict[str, tuple[int, ...]]  # by workqueue: the pool of each CPU
+    places: tuple[str, ...] = ()  # addresses of the pods of each scope, where they were asked for
 
 
 def _mask(words: str) -> Cpus:
@@ -262,4 +263,5 @@ def parse_dump(text: str) -> Dump:
     pool_of = {name: tuple(int(pool) for pool in row.split()) for name, row in rows}
     if not pools or not pool_of:
         raise TopologyError("dump: no unbound pools or no unbound workqueues")
-    return Dump(defaults[0], pods, nodes, pools, pool_of)
+    places = tuple(re.findall(r"^placed at (.*)$", text, re.MULTILINE))
+    return Dump(defaults[0], pods, nodes, pools, pool_of, places)

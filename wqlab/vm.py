@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from wqlab.arch import ARCHES, Arch, arch_of
 from wqlab.places import CACHE, ROOT, VENV
@@ -36,7 +37,7 @@ from wqlab.text import plural
 CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
 COMPLAINT = re.compile(r"(WARNING|BUG|KASAN|Oops|Kernel panic)\b.*:|INFO: ")  # of the kernel
 QUIT_LIMIT = 5  # seconds for QEMU to end by itself
-DUMP_LIMIT = 120  # seconds for QEMU to write the memory, and for drgn to read it
+DUMP_LIMIT = 120  # seconds for drgn to read the memory
 KVM_LIMIT = 20  # seconds for the trial boot under KVM
 
 
@@ -111,7 +112,12 @@ class Record:
     command: list[str]
     lines: list[str]  # what the job printed
     tail: list[str]  # the end of the console when the guest is lost
-    dump: Dump | None  # what wq_dump.py showed
+    dumps: list[Dump]  # what wq_dump.py showed each time that the job held
+
+    @property
+    def dump(self) -> Dump | None:
+        """The last one."""
+        return self.dumps[-1] if self.dumps else None
 
 
 def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:
@@ -155,9 +161,11 @@ def qemu_command(
     out: Path,
     ports: tuple[int, int],
     emulator: Emulator | None = None,
+    present: int | None = None,
 ) -> list[str]:
     arch = kernel.arch
-    smp = ",".join(f"{level}={count}" for level, count in scenario.smp.items())
+    smp = {"maxcpus": scenario.cpus} | scenario.smp if present else scenario.smp
+    levels = ",".join(f"{level}={count}" for level, count in smp.items())
     command = [
         str(emulator.program) if emulator else arch.qemu,
         "-nodefaults",
@@ -167,7 +175,7 @@ def qemu_command(
         "-no-reboot",
     ]
     command += ["-machine", arch.machine, "-cpu", arch.cpu, "-accel", accel]
-    command += ["-smp", f"{scenario.cpus},{smp}", "-m", f"{scenario.memory}M"]
+    command += ["-smp", f"{present or scenario.cpus},{levels}", "-m", f"{scenario.memory}M"]
     if scenario.icount is not None:
         command += ["-icount", f"shift={scenario.icount},sleep=off"]
     share = scenario.memory // len(scenario.memory_nodes)
@@ -210,32 +218,39 @@ def read_lines(port: socket.socket, deadline: float) -> Iterator[str]:
             yield line.decode(errors="replace").rstrip("\r")
 
 
-def dump_memory(port: socket.socket, core: Path) -> None:
-    """Have QEMU write the guest's memory, over QMP."""
-    answers = map(json.loads, read_lines(port, time.monotonic() + DUMP_LIMIT))
-    for name, arguments in (
-        ("qmp_capabilities", {}),
-        ("dump-guest-memory", {"paging": False, "protocol": f"file:{core}"}),
-    ):
-        port.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())
-        answer = next((answer for answer in answers if answer.keys() & {"return", "error"}), None)
+class Monitor:
+    """QEMU's, over QMP."""
+
+    def __init__(self, port: socket.socket, deadline: float) -> None:
+        self.port = port
+        self.said = map(json.loads, read_lines(port, deadline))
+        self.ready = False
+
+    def execute(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+        if not self.ready:
+            self.ready = True
+            self.execute("qmp_capabilities")
+        self.port.sendall(json.dumps({"execute": name, "arguments": arguments or {}}).encode())
+        answer = next((said for said in self.said if said.keys() & {"return", "error"}), None)
         if not answer or "error" in answer:
             raise Lost(f"QEMU {name}: {answer['error'].get('desc') if answer else 'no answer'}")
+
+    def dump_memory(self, core: Path) -> None:
+        self.execute("dump-guest-memory", {"paging": False, "protocol": f"file:{core}"})
 
 
 def follow(
     port: socket.socket,
     deadline: float,
-    on_hold: Callable[[], None],
+    on_ask: Callable[[str], None],
     on_line: Callable[[str], None],
 ) -> tuple[Verdict, str]:
     """Listen to the guest until its verdict: ("pass", "") or ("fail", reason), or else Lost."""
     for line in read_lines(port, deadline):
         if line.startswith("| "):
             on_line(line[2:])
-        elif line == "hold":
-            on_hold()
-            port.sendall(b"go\n")
+        elif line.startswith("ask "):
+            on_ask(line.removeprefix("ask "))
         elif line == "verdict pass":
             return "pass", ""
         elif line.startswith("verdict fail "):
@@ -360,20 +375,22 @@ def boot(
     wq_dump: Path | None = None,
     accel: str | None = None,
     emulator: Emulator | None = None,
+    present: int | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Record:
-    """Boot, run the job, write record.json. The guest never outlives this call."""
+    """Boot, run the job, write record.json. The guest never outlives this call. Of the CPUs only
+    the first `present` are there at the start."""
     accel = accel or choose_accel(kernel, scenario)
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if not emulator and not shutil.which(kernel.arch.qemu):
         raise Problem(f"no {kernel.arch.qemu}: install qemu-system")
-    for name in ("record.json", "console.log", "qemu.log", "wq_dump.log", "core"):
+    for name in ("record.json", "console.log", "qemu.log", "wq_dump.log"):
         (out / name).unlink(missing_ok=True)
     (out / "initramfs.cpio").write_bytes(initramfs(kernel, commands))
-    core = out / "core"
+    cores: list[Path] = []
     lines: list[str] = []
-    dump = None
+    dumps: list[Dump] = []
 
     def keep(line: str) -> None:
         lines.append(line)
@@ -388,13 +405,23 @@ def boot(
     if emulator:
         boot_args.append("verdict=/dev/ttyS1")
     boot_args += [part for part in (scenario.append, append) if part]
-    command = qemu_command(kernel, scenario, accel, " ".join(boot_args), out, ends, emulator)
+    command = qemu_command(
+        kernel, scenario, accel, " ".join(boot_args), out, ends, emulator, present
+    )
     start = time.monotonic()
     deadline = start + (scenario.timeout if timeout is None else timeout)
 
-    def hold() -> None:
-        if wq_dump:
-            dump_memory(qmp_port, core)
+    monitor = Monitor(qmp_port, deadline)
+
+    def asked(line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word == "hold" and wq_dump:
+            cores.append(out / f"core-{len(cores)}")
+            monitor.dump_memory(cores[-1])
+        elif word == "qmp":
+            name, _, arguments = rest.partition(" ")
+            monitor.execute(name, json.loads(arguments or "{}"))
+        verdict_port.sendall(b"go\n")
 
     try:
         with (out / "qemu.log").open("wb") as log, verdict_port, qmp_port, ExitStack() as stack:
@@ -403,7 +430,7 @@ def boot(
                     started(command, stdout=log, stderr=subprocess.STDOUT, pass_fds=ends)
                 )
             try:
-                verdict, reason = follow(verdict_port, deadline, hold, keep)
+                verdict, reason = follow(verdict_port, deadline, asked, keep)
                 seconds = time.monotonic() - start
                 if not ended(qemu, QUIT_LIMIT):
                     verdict, reason = "lost", f"verdict {verdict}, but the guest did not end"
@@ -417,11 +444,12 @@ def boot(
                 qemu.kill()  # which is quicker than the end that started() gives it
         if verdict == "pass" and wq_dump:
             try:
-                dump = read_core(kernel, core, wq_dump, out)
+                dumps = [read_core(kernel, core, wq_dump, out) for core in cores]
             except TopologyError as error:
                 verdict, reason = "fail", str(error)
     finally:
-        core.unlink(missing_ok=True)
+        for core in cores:
+            core.unlink(missing_ok=True)
     record = Record(
         scenario=scenario.name,
         job=job,
@@ -433,7 +461,7 @@ def boot(
         command=command,
         lines=lines,
         tail=console_tail(out) if verdict == "lost" else [],
-        dump=dump,
+        dumps=dumps,
     )
     text = json.dumps(asdict(record), default=format_cpulist, indent=1)
     (out / "record.json").write_text(text + "\n")

@@ -76,6 +76,6 @@ class Guests:
             command=["/usr/bin/qemu", "-kernel", str(kernel.image), "-append", append],
             lines=answer(commands.splitlines(), "lockstat" in kernel.path.name),
             tail=[],
-            dump=None,
+            dumps=[],
         )
         return self.spoil(len(self.booted), record)

@@ -39,6 +39,9 @@ def say(text):
     os.write(port, text.encode())
 """
 
+QMP = """import json
+qmp = int(next(arg for arg in sys.argv if "id=qmp" in arg).partition("fd=")[2])"""
+
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Kernel:
@@ -180,22 +183,61 @@ def test_verdict_but_no_end(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatc
 
 def test_hold(kernel: Kernel, qemu) -> None:
     qemu(
-        r'say("hold\n"); say("verdict pass\n" if os.read(port, 3) == b"go\n" else "verdict fail\n")'
+        r'say("ask hold\n"); '
+        r'say("verdict pass\n" if os.read(port, 3) == b"go\n" else "verdict fail\n")'
     )
     assert start(kernel).verdict == "pass"
+
+
+def test_qmp(kernel: Kernel, qemu) -> None:
+    """The guest's commands reach QEMU, in one conversation, whatever else QEMU says."""
+    qemu(
+        QMP
+        + r"""
+for name in "one", "two":
+    say(f'ask qmp {name} {{"a": 1}}\n')
+    for said in [b"qmp_capabilities", name.encode()][name == "two" :]:
+        command = json.loads(os.read(qmp, 1000))
+        assert command["execute"] == said.decode(), command
+        os.write(qmp, b'{"event": "RESUME"}\n{"return": {}}\n{"event": "STOP"}\n')
+    assert command["arguments"] == {"a": 1}
+    assert os.read(port, 3) == b"go\n"
+say("verdict pass\n")
+"""
+    )
+    assert start(kernel).verdict == "pass"
+
+
+def test_refused_qmp(kernel: Kernel, qemu) -> None:
+    qemu(
+        QMP
+        + r"""
+say('ask qmp device_add {}\n')
+os.write(qmp, b'{"return": {}}\n{"error": {"desc": "no such CPU"}}\n')
+os.read(port, 3)
+"""
+    )
+    record = start(kernel)
+    assert (record.verdict, record.reason) == ("lost", "QEMU device_add: no such CPU")
+
+
+def test_cpus_that_are_present(kernel: Kernel, qemu) -> None:
+    qemu(r'say("verdict pass\n")')
+    assert "2,maxcpus=1,sockets=1" in " ".join(start(kernel, present=2).command)
+    assert "maxcpus" not in " ".join(start(kernel).command)
 
 
 def test_failed_dump(kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump that QEMU refuses is no pass, and nothing is left of it."""
     qemu(
-        "qmp = int(next(arg for arg in sys.argv if 'id=qmp' in arg).partition('fd=')[2])\n"
-        r"""say("hold\n"); os.write(qmp, b'{"return": {}}\n{"error": {"desc": "no space"}}\n');"""
+        QMP + "\n"
+        r"""say("ask hold\n"); os.write(qmp, b'{"return": {}}\n{"error": {"desc": "no space"}}\n');"""
         r'os.read(port, 3); say("verdict pass\n")'
     )
     monkeypatch.setattr(vm, "QUIT_LIMIT", 0.1)
     record = start(kernel, wq_dump=tmp_path / "wq_dump.py")
     assert (record.verdict, record.reason) == ("lost", "QEMU dump-guest-memory: no space")
-    assert not (kernel.path / "out/core").exists()
+    assert not [*(kernel.path / "out").glob("core*")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
