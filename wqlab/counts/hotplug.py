@@ -13,6 +13,7 @@ from wqlab.scenario import Scenario
 BOOT = "workqueue_init_topology"
 ONLINE = "workqueue_online_cpu"
 RESIZE = "wq_cache_shard_size_set"
+AGAIN = "the same again, 300 workqueues"
 SIZE = "/sys/module/workqueue/parameters/cache_shard_size"
 
 
@@ -43,7 +44,7 @@ def steps(scenario: Scenario) -> dict[int, tuple[Step, ...]]:
             online("sibling online, first time, 300 workqueues", 1),
             online("another node online, first time, 300 workqueues", other),
             online("", other, 0),
-            online("the same again, 300 workqueues", other),
+            online(AGAIN, other),
         ),
         1000: (Step("resize, 1000 workqueues", RESIZE, SIZE, 4),),
     }
