@@ -33,6 +33,9 @@ class Counted(Need):
     kernel: Kernel
     guess = 120.0
 
+    def __str__(self) -> str:
+        return f"hotplug counted of {self.kernel}"
+
     @property
     def before(self) -> tuple[Need, ...]:
         return self.kernel, Simulator("wqcount")
