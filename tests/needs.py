@@ -47,6 +47,7 @@ class Kernel(Need):
     flavour: str
     patches: int | None = None
     diff: Path | None = None  # put on top
+    modules: tuple[str, ...] = ()  # built out of tree
     cores = ALL
     guess = 200.0
     before = (SOURCE,)
@@ -58,7 +59,10 @@ class Kernel(Need):
     def make(self, farm: Making) -> vm.Kernel:
         source = farm[SOURCE]
         overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
-        return vm.find_kernel(build(source, self.flavour, patches=self.patches, overlay=overlay))
+        built = build(
+            source, self.flavour, patches=self.patches, overlay=overlay, modules=self.modules
+        )
+        return vm.find_kernel(built)
 
 
 @dataclass(frozen=True)
@@ -77,15 +81,16 @@ class UmlSeries(Need):
 
 @dataclass(frozen=True)
 class Simulator(Need):
-    """QEMU with simulated time."""
+    """QEMU with simulated time, and its plugin."""
 
+    plugin: str = "wqtime"
     cores = ALL
     guess = 600.0
 
     def make(self, farm: Making) -> tuple[Path, Path]:
         from wqlab.sim.emulator import emulator
 
-        return emulator()
+        return emulator(self.plugin)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class DebianKernel(Need):
         return vm.find_kernel(debian.prepare(farm.options.base))
 
 
-TEST = Kernel("test")  # what is measured, with KUnit
+TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit
 FIND = Kernel("find")  # finds mistakes that otherwise have no effect
 KCSAN = Kernel("kcsan")
 

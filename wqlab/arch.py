@@ -20,6 +20,7 @@ class Arch:
     qemu: str
     machine: str
     cpu: str  # a model under which the guest sees threads, LLCs and nodes as the scenario has them
+    many: str  # what more than 255 CPUs need, behind that
     append: str  # boot parameters: the console, and what emulation needs
     debian: str  # flavour of Debian's own kernel
 
@@ -33,6 +34,7 @@ ARCHES = (
         qemu="qemu-system-x86_64",
         machine="q35",
         cpu="Nehalem",
+        many=",+x2apic",
         # A host that is busy delays the emulated timer, which the kernel takes for broken.
         append="console=ttyS0 no_timer_check",
         debian="cloud-amd64",

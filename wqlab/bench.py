@@ -262,11 +262,15 @@ def command(args: argparse.Namespace) -> int:
     parts = feasible(args, notes)
     for note in notes:
         say(note)
-    vm.qemu_version(find_arch())  # there is one
+    vm.qemu_version(find_arch().qemu)  # there is one
     built = sorted({measure.flavour_of(part, args.flavour) for part in parts})
     kernels = [
         find_built(
-            name, [build(source, flavour, patches=patches, module=True) for flavour in built]
+            name,
+            [
+                build(source, flavour, patches=patches, modules=["test_workqueue"])
+                for flavour in built
+            ],
         )
         for name, (source, patches) in sources(args, notes).items()
     ]

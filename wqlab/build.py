@@ -33,13 +33,20 @@ CONFIGS = ROOT / "configs"
 IMAGES = CACHE / "images"
 KEPT = 60  # results, those used last
 LIMIT = 3600.0  # seconds for a build
-# test_workqueue as it is built out of tree, which every kernel can have
-MODULE = [ROOT / "lib" / name for name in ("Kbuild", "test_workqueue.c", "test_workqueue.h")]
+# What is built out of tree, which every kernel can have
+MODULES = {
+    "test_workqueue": [
+        ROOT / "lib" / name for name in ("Kbuild", "test_workqueue.c", "test_workqueue.h")
+    ],
+    "wqmany": [ROOT / "guest/wqmany" / name for name in ("Kbuild", "wqmany.c")],
+}
 # Changed when the same input gives another result.
 VERSION = 4
 
 # Not one that anything is booted on in QEMU.
-UML = Arch("um", "um", "vmlinux", "vmlinux", qemu="", machine="", cpu="", append="", debian="")
+UML = Arch(
+    "um", "um", "vmlinux", "vmlinux", qemu="", machine="", cpu="", many="", append="", debian=""
+)
 
 
 @dataclass(frozen=True)
@@ -169,15 +176,15 @@ def build(
     *,
     patches: int | None = None,
     overlay: Mapping[str, str] | None = None,
-    module: bool = False,
+    modules: Sequence[str] = (),
     arch: Arch | None = None,
     place: str = "",
     jobs: int = 0,
 ) -> Path:
     """The directory of a kernel, built where the cache has not got it.
 
-    `overlay` is new text for some of its files. With `module` the result's test_workqueue is that
-    of lib/. Each `place` has a checkout and objects of its own: builds in different places, and
+    `overlay` is new text for some of its files. Of `modules`, of MODULES, the result has those
+    that are built out of tree. Each `place` has a checkout and objects of its own: builds in different places, and
     of different flavours without an overlay, go on side by side.
     """
     what = flavours().get(flavour)
@@ -186,7 +193,7 @@ def build(
     arch = UML if what.arch else arch or find_arch()
     count = source.count(patches)
     paths = fragments(what, arch)
-    files = [*paths, *(MODULE if module else [])]
+    files = [*paths, *(path for name in modules for path in MODULES[name])]
     gcc = compiler()
     # What the source is made of, so that a known result needs no checkout.
     parts = [f"{VERSION} {arch.name} {source.tree_id} {gcc} {overlay_key(overlay)}"]
@@ -224,18 +231,20 @@ def build(
                 *([arch.target] if arch is UML else [arch.target, "modules", "vmlinux"]),
                 wrong="the build failed",
             )
-            if module:
-                outside = obj.with_name(obj.name + ".module")
+            more = []
+            for module in modules:
+                outside = obj.with_name(f"{obj.name}.{module}")
                 remove(outside)
                 outside.mkdir()
-                for path in MODULE:
+                for path in MODULES[module]:
                     shutil.copy(path, outside)
                 job.make(
-                    "building the module",
+                    f"building {module}",
                     f"M={outside}",
                     "modules",
-                    wrong="the module does not build",
+                    wrong=f"{module} fails to build",
                 )
+                more.append(outside / f"{module}.ko")
             about = {
                 "key": key,
                 "base": source.base.name,
@@ -247,7 +256,7 @@ def build(
                 "config_sha256": hashlib.sha256((obj / ".config").read_bytes()).hexdigest(),
                 "overlay": overlay_key(overlay),
             }
-            keep(job, about, result, [outside] if module else [])
+            keep(job, about, result, more)
     say(f"built: {result}")
     return result
 
@@ -267,9 +276,9 @@ def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Pat
         for name in dict.fromkeys(names):
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(job.obj / name, part / name)
-        for outside in more:
+        for module in more:
             (part / "lib").mkdir(exist_ok=True)
-            shutil.copy(outside / "test_workqueue.ko", part / "lib")
+            shutil.copy(module, part / "lib")
         shutil.copy(job.tree / "tools/workqueue/wq_dump.py", part)
         (part / "build.json").write_text(json.dumps(about, indent=1) + "\n")
         remove(result)
@@ -298,7 +307,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_patches(parser)
     parser.add_argument(
-        "--module", action="store_true", help="with the test_workqueue of lib/, built out of tree"
+        "--module",
+        action="append",
+        nargs="?",
+        choices=MODULES,
+        const="test_workqueue",
+        default=[],
+        help="with test_workqueue, or another module, built out of tree; may be repeated",
     )
 
 
@@ -334,6 +349,6 @@ def command(args: argparse.Namespace) -> int:
     source = obtain(args.base, args.ksrc)
     overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None
     print(
-        build(source, args.flavour, patches=args.patches, overlay=overlay, module=args.module)
+        build(source, args.flavour, patches=args.patches, overlay=overlay, modules=args.module)
     )  # fmt: skip
     return OK

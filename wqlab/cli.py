@@ -24,7 +24,7 @@ COMMANDS = {
     "boot": "boot a kernel in QEMU and run a job in it",
     "bench": "build kernels, boot and measure them in turn, and report",
     "local": "measure this very machine, with the kernel that it runs",
-    "counts": "count what items cost, wakeups, or how many run at once, by kernel",
+    "counts": "count what items or hotplug cost, wakeups, or how many run at once, by kernel",
     "sim": "measure kernels on a machine with many CPUs, in simulated time",
     "validate": "simulate what others have measured, and compare",
     "debian": "the benchmark module on Debian's own kernel",
@@ -39,6 +39,7 @@ TASKS = {
     "local": "",
     "obtain": "obtain",
     "build": "build",
+    "counts hotplug": "sim",
     "sim": "sim",
     "validate": "sim",
 }
@@ -48,7 +49,7 @@ def set_up(words: list[str]) -> int | None:
     """Under scripts/wqlab, have scripts/setup install what the command needs. Where that is
     Python packages, go on with the Python that has them; a status other than None is the end."""
     setup = os.environ.pop("WQ_SETUP", "")
-    task = TASKS.get(words[0], "bench")
+    task = TASKS.get(" ".join(words[:2])) or TASKS.get(words[0], "bench")
     if not setup or not task:
         return None
     with subprocess.Popen([setup, task]) as program:  # in our session: sudo may ask for a password

@@ -36,7 +36,17 @@ Run = dict[str, Value]  # parameters of test_workqueue; wqlab/module.py has what
 Number = int | float
 
 Section = Literal[
-    "time", "locks", "icount", "sizes", "local", "costs", "peaks", "wakeups", "setup", "sim"
+    "time",
+    "locks",
+    "icount",
+    "sizes",
+    "local",
+    "costs",
+    "hotplug",
+    "peaks",
+    "wakeups",
+    "setup",
+    "sim",
 ]
 Verdict = Literal["pass", "fail", "lost"]
 
@@ -271,6 +281,7 @@ FIGURES = {
     metric.key: metric
     for metric in (
         Metric("switches_per_item", "context switches", "per item", "lower"),
+        Metric("instructions_per_call", "instructions", "", "lower"),
         Metric("instructions_per_item", "instructions of all CPUs", "per item", "lower"),
         Metric("steady_items_per_sec", "throughput of the middle half", "items/s", "higher"),
         Metric("moves_per_item", "cache lines that move between CPUs", "per item", "lower"),

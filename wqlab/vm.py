@@ -38,6 +38,7 @@ CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
 COMPLAINT = re.compile(r"(WARNING|BUG|KASAN|Oops|Kernel panic)\b.*:|INFO: ")  # of the kernel
 QUIT_LIMIT = 5  # seconds for QEMU to end by itself
 DUMP_LIMIT = 120  # seconds for drgn to read the memory
+XAPIC = 255  # CPUs that interrupts find without more ado
 KVM_LIMIT = 20  # seconds for the trial boot under KVM
 
 
@@ -174,7 +175,8 @@ def qemu_command(
         "none",
         "-no-reboot",
     ]
-    command += ["-machine", arch.machine, "-cpu", arch.cpu, "-accel", accel]
+    cpu = arch.cpu + (arch.many if scenario.cpus > XAPIC else "")
+    command += ["-machine", arch.machine, "-cpu", cpu, "-accel", accel]
     command += ["-smp", f"{present or scenario.cpus},{levels}", "-m", f"{scenario.memory}M"]
     if scenario.icount is not None:
         command += ["-icount", f"shift={scenario.icount},sleep=off"]
@@ -347,20 +349,21 @@ def choose_accel(kernel: Kernel, scenario: Scenario) -> str:
     return f"tcg,thread={'multi' if scenario.cpus <= cores else 'single'}"
 
 
-def qemu_version(arch: Arch) -> str:
+def qemu_version(program: str | Path) -> str:
     """As "QEMU 7.2.22"."""
-    if not shutil.which(arch.qemu):
-        raise Problem(f"no {arch.qemu}: scripts/setup installs it")
-    said = check([arch.qemu, "--version"], wrong="no version of QEMU", limit=30)
+    if not shutil.which(program):
+        raise Problem(f"no {program}: scripts/setup installs it")
+    said = check([program, "--version"], wrong="no version of QEMU", limit=30)
     version = re.search(r"version (\d[\d.]*)", said)
     return f"QEMU {version[1] if version else 'of unknown version'}"
 
 
-def emulation(kernel: Kernel, scenario: Scenario) -> str:
-    """As "QEMU 7.2.22 tcg,thread=multi, 2 vCPUs"."""
+def emulation(kernel: Kernel, scenario: Scenario, program: Path | None = None) -> str:
+    """As "QEMU 7.2.22 tcg,thread=multi, 2 vCPUs", of another QEMU than the machine's own if that
+    is given."""
     shift = "" if scenario.icount is None else f", icount shift={scenario.icount}"
     accel = choose_accel(kernel, scenario)
-    return f"{qemu_version(kernel.arch)} {accel}{shift}, {plural(scenario.cpus, 'vCPU')}"
+    return f"{qemu_version(program or kernel.arch.qemu)} {accel}{shift}, {plural(scenario.cpus, 'vCPU')}"
 
 
 def boot(

@@ -58,8 +58,10 @@ class House:
             raise Problem(f"no linux-source-{base.name}")
         return FakeSource(base, ksrc)
 
-    def build(self, source: FakeSource, flavour: str, *, patches: int | None, module: bool) -> Path:
-        assert module
+    def build(
+        self, source: FakeSource, flavour: str, *, patches: int | None, modules: list[str]
+    ) -> Path:
+        assert modules == ["test_workqueue"]
         name = source.base.name
         self.built.append(((name, patches), flavour))
         there = 5 if patches is None else patches

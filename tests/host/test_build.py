@@ -44,7 +44,7 @@ vmlinux:
 	echo types >$(O)/vmlinux
 modules:
 	test -n "$(M)" || echo lib/test_workqueue.o >$(O)/modules.order
-	test -z "$(M)" || cp $(M)/test_workqueue.c $(M)/test_workqueue.ko
+	test -z "$(M)" || for c in $(M)/*.c; do cp $$c $${c%.c}.ko; done
 """
 
 
@@ -53,6 +53,8 @@ def project(tmp_path: Path) -> Project:
     project = make_project(tmp_path)
     for name in ("Kbuild", "test_workqueue.c", "test_workqueue.h"):
         write(project.top / "lib" / name, f"{name} of lib/\n")
+    for name in ("Kbuild", "wqmany.c"):
+        write(project.top / "guest/wqmany" / name, f"{name} of guest/\n")
     set_source(project, MAKEFILE)
     return project
 
@@ -108,13 +110,14 @@ def test_the_same_build_is_done_once(project: Project) -> None:
         result_of(build(project, "--patches", "1")),
         result_of(build(project, flavour="lockstat")),
         result_of(build(project, "--module")),
+        result_of(build(project, "--module", "wqmany")),
     }
     write(project.top / "configs/bench", "CONFIG_OTHER=y\n")
     results.add(result_of(build(project)))
     project.shim("make", 'exec "$REAL" "$@"')
     path = project.shim("gcc", "echo gcc 99")
     results.add(result_of(build(project, PATH=path)))
-    assert len(results) == 7
+    assert len(results) == 8
 
 
 # Broken on purpose: the module of the tree taken; the objects of the module left over.
@@ -124,6 +127,9 @@ def test_module_is_that_of_lib(project: Project) -> None:
     write(project.top / "lib/test_workqueue.c", "changed\n")
     module = result_of(build(project, "--module")) / "lib/test_workqueue.ko"
     assert module.read_text() == "changed\n"
+    result = result_of(build(project, "--module", "--module", "wqmany"))
+    assert (result / "lib/test_workqueue.ko").read_text() == "changed\n"
+    assert (result / "lib/wqmany.ko").read_text() == "wqmany.c of guest/\n"
     result = result_of(build(project))
     assert (result / "lib/test_workqueue.ko").read_text() == "in the tree\n"
     assert [path.name for path in result.rglob("*.ko")] == ["test_workqueue.ko"]

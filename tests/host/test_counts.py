@@ -4,7 +4,8 @@
 Seen failing: with a count of the first load for all, with a missing count taken for 0, with
 instructions of machines whose time is not that; with a parser of peaks that takes the first
 result of a boot for every cell; with other wakeups left out or taken for the workqueue's; with
-results that are stored when all is done only; and with a boot that failed and status 0.
+results that are stored when all is done only; with a boot that failed and status 0; and with
+calls before the one at boot counted as hotplug.
 """
 
 import argparse
@@ -21,12 +22,13 @@ from made_traces import REST, UNDER, trace, wakeup
 
 from wqlab import counts, vm
 from wqlab.arch import ARCHES
-from wqlab.counts import costs, peaks, wakeups
+from wqlab.counts import calls, costs, hotplug, peaks, wakeups
 from wqlab.counts.peaks import cells
 from wqlab.module import parse_words
 from wqlab.problem import Problem, Usage
 from wqlab.results import Results, ResultsError, counted, load, wakeups_per_item
 from wqlab.scenario import Scenario, find_scenario
+from wqlab.sim.simulate import Symbols
 
 ROW = (
     "test_workqueue: scope={scope} mode={mode} threads={threads} items={items} items_per_sec=5 "
@@ -64,6 +66,18 @@ def said_of_wakeups() -> list[str]:
     for load_ in wakeups.runs():
         lines += [f"> {load_}", *trace(*UNDER, *other, *REST, *REST)]
     return lines
+
+
+def said_of_hotplug(resizes: bool = True) -> list[str]:
+    """The Nth call after boot took N instructions. CPUs that come online at boot are not late."""
+    scenario = find_scenario("hotplug-512")
+    lines = [f"> {line}" for line in hotplug.commands(scenario).splitlines()]
+    lines += [] if resizes else [f"no {hotplug.SIZE}"]
+    names = [hotplug.BOOT, *[hotplug.ONLINE] * 3, *[hotplug.RESIZE] * resizes]
+    counted = [(hotplug.ONLINE, 99), *((name, i) for i, name in enumerate(names))]
+    return lines + [
+        json.dumps({"function": name, "cpu": 1, "instructions": count}) for name, count in counted
+    ]
 
 
 # --- what is read of one boot ------------------------------------------------------------
@@ -164,6 +178,48 @@ def test_wakeups_that_are_not_complete(lines: list[str], error: str) -> None:
         wakeups.counts(find_scenario("bench-2"), lines)
 
 
+def test_hotplug() -> None:
+    scenario = find_scenario("hotplug-512")
+    for resizes in (True, False):
+        found = hotplug.counts(scenario, said_of_hotplug(resizes))
+        said = [str(count.labels["load"]).split(",")[0] for count in found]
+        late = ["boot", "sibling online", "another node online", "the same again"]
+        assert said == [*late, *["resize"] * resizes]
+        assert [count.figures["instructions_per_call"] for count in found] == [*range(len(said))]
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [([], "no call of workqueue_init_topology"), (said_of_hotplug()[:-1], "other calls")],
+)
+def test_hotplug_that_is_not_complete(lines: list[str], error: str) -> None:
+    with pytest.raises(Problem, match=error):
+        hotplug.counts(find_scenario("hotplug-512"), lines)
+
+
+def test_what_the_plugin_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the functions, those that the kernel has. What it writes is behind what the job prints."""
+    found = {hotplug.BOOT: 0x100, hotplug.ONLINE: 0x200, calls.FREED: 0x300}
+    symbols = Symbols([(at, at + 16, name) for name, at in found.items()])
+    monkeypatch.setattr(Symbols, "of", lambda kernel: symbols)
+    monkeypatch.setattr(calls, "emulator", lambda name: (Path("qemu"), Path(f"{name}.so")))
+
+    def boot(kernel, scenario, job, out, *, accel, emulator, commands) -> vm.Record:
+        (plugin,) = (word for word in emulator.options if "wqcount.so" in word)
+        given = dict(word.split("=") for word in plugin.split(",")[1:])
+        assert given["forget"] == "300"
+        told = Path(given["symbols"]).read_text()
+        assert told == f"{hotplug.BOOT} 100 110\n{hotplug.ONLINE} 200 210\n"
+        Path(given["out"]).write_text('{"function":"f","cpu":2,"instructions":3}\n')
+        return vm.Record(scenario.name, job, "pass", "", 1, "tcg", "6", [], ["> x"], [], None)
+
+    monkeypatch.setattr(vm, "boot", boot)
+    its, scenario = hotplug.HOTPLUG, find_scenario("hotplug-512")
+    record = calls.boot(None, scenario, its.job, tmp_path, functions=its.functions, commands="")
+    assert record.lines[0] == "> x"
+    assert calls.calls(record.lines) == [calls.Call("f", 2, 3)]
+
+
 # --- the command -------------------------------------------------------------------------
 
 
@@ -182,7 +238,7 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
         about |= {"arch": "x86_64", "compiler": "gcc 12", "config_sha256": "00ff"}
         (path / "build.json").write_text(json.dumps(about))
         words.append(f"--kernel={name}={path}")
-    monkeypatch.setattr(vm, "emulation", lambda kernel, scenario: "QEMU 1.0")
+    monkeypatch.setattr(vm, "emulation", lambda kernel, scenario, program: "QEMU 1.0")
 
     def command(*more: str) -> int:
         parser = argparse.ArgumentParser()

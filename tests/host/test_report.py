@@ -406,6 +406,7 @@ SHOWN = {
     "icount": "instructions from queueing an item to its completion",
     "sizes": "with shards of different size",
     "costs": "context switches per item",
+    "hotplug": "another node online, first time, 300 workqueues",
     "wakeups": "wakeups by reason, all/with a pool->lock held",
     "peaks": "most items running at once",
     "setup": "figures of one kernel",

@@ -3,6 +3,9 @@
 
   costs    what a work item costs: context switches, and on machines that have a clock for
            them instructions; in loads of test_workqueue, without anything that is traced
+  hotplug  what a change of the topology costs: instructions of the functions that follow it, at
+           boot, when a CPU comes online and when shards are resized, on a machine with 512 CPUs;
+           needs kernels with wqmany
   peaks    how many items that sleep run at once under each max_active, which promises
            min(max_active, items), on machines with one to eight NUMA nodes
   wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
@@ -19,9 +22,12 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from wqlab import results, vm
+from wqlab.counts import calls
 from wqlab.counts.costs import COSTS
+from wqlab.counts.hotplug import HOTPLUG
 from wqlab.counts.kind import Kind
 from wqlab.counts.peaks import PEAKS
 from wqlab.counts.wakeups import WAKEUPS
@@ -33,7 +39,7 @@ from wqlab.run import Progress, say, side_by_side
 from wqlab.scenario import Scenario, find_scenario
 from wqlab.text import plural
 
-KINDS = {kind.section: kind for kind in (COSTS, PEAKS, WAKEUPS)}
+KINDS = {kind.section: kind for kind in (COSTS, HOTPLUG, PEAKS, WAKEUPS)}
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,8 @@ class Task:
 
     def boot(self) -> Boot:
         kind, name = self.kind, f"{self.described.name}-{self.scenario.name}-{self.number}"
-        record = vm.boot(
+        boot = partial(calls.boot, functions=kind.functions) if kind.functions else vm.boot
+        record = boot(
             self.kernel,
             self.scenario,
             kind.job,
@@ -62,7 +69,7 @@ class Task:
             commands=kind.commands(self.scenario),
             timeout=kind.slower * self.scenario.timeout,
         )
-        boot = Boot(
+        found = Boot(
             machine=self.machine.id,
             kernel=self.described.id,
             section=kind.section,
@@ -76,12 +83,12 @@ class Task:
             reason=record.reason,
             qemu=results.qemu_line(record.command),
         )
-        if not boot.passed:
-            return boot
+        if not found.passed:
+            return found
         try:
-            return replace(boot, counts=kind.counts(self.scenario, record.lines))
+            return replace(found, counts=kind.counts(self.scenario, record.lines))
         except Problem as problem:
-            return replace(boot, verdict="fail", reason=str(problem))
+            return replace(found, verdict="fail", reason=str(problem))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -114,15 +121,17 @@ def plan(args: argparse.Namespace) -> list[Task]:
     if twice := [name for name, number in names.items() if number > 1]:
         raise Usage(f"two kernels are called {twice[0]}: give each a name of its own")
     for name, kernel in args.kernel:
-        if not any(module.name == "test_workqueue.ko" for module in kernel.modules):
-            raise Usage(f"{name} has no test_workqueue.ko: build it with --module")
+        if not any(module.name == f"{kind.module}.ko" for module in kernel.modules):
+            raise Usage(f"{name} has no {kind.module}.ko: build it with --module {kind.module}")
     described = {
         name: results.kernel_of(name, kernel.release, [kernel.path]) for name, kernel in args.kernel
     }
     scenarios = args.scenario or [find_scenario(name) for name in kind.machines]
     first = args.kernel[0][1]
+    program = calls.program() if kind.functions else None
     machines = {
-        scenario.name: results.this_machine(vm.emulation(first, scenario)) for scenario in scenarios
+        scenario.name: results.this_machine(vm.emulation(first, scenario, program))
+        for scenario in scenarios
     }
     return [
         Task(kind, kernel, described[name], scenario, machines[scenario.name], number)

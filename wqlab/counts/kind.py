@@ -18,5 +18,7 @@ class Kind:
     commands: Callable[[Scenario], str]  # the job's input
     counts: Callable[[Scenario, list[str]], list[Count]]  # of what it prints, or Problem
     append: str = ""  # boot parameters
+    module: str = "test_workqueue"  # that the job loads
     slower: int = 1  # the scenario's timeout, times this
+    functions: tuple[str, ...] = ()  # of the kernel: counts() also gets lines of wqlab.counts.calls
     at_once: int = 1  # boots; more than one only where time does not matter

@@ -43,6 +43,8 @@ TEXTS = {
     "shards gain, and what they cost in kworkers.",
     "costs": "Context switches are those of the whole guest during a load, divided by its items. "
     "Instructions are counted only where the machine's clock counts them.",
+    "hotplug": "Instructions of the function that follows the change, from entry to return, in an "
+    "emulator that counts them. What it calls is in them, and so are interrupts.",
     "wakeups": "Each boot was traced, and each wakeup of a worker is counted under its reason. The "
     "number after the slash is of those that happened while a pool->lock was held. The reason "
     "'other' is not the workqueue's: no figure per item includes it.",
@@ -55,6 +57,7 @@ TEXTS = {
 DETAILS: dict[Section, str] = {"wakeups": "By reason", "sim": "By function"}
 TITLES: dict[Section, str] = {
     "costs": "Cost of an item",
+    "hotplug": "Cost of a change of the topology",
     "wakeups": "Wakeups of workers",
     "peaks": "max_active",
     "sim": "Where lines move and locks are waited for",

@@ -274,7 +274,7 @@ def said(args: argparse.Namespace) -> str:
 
 
 def kernel(name: str, source: Source, patches: int | None) -> Built:
-    return find_built(name, [build(source, FLAVOUR, patches=patches, module=True)])
+    return find_built(name, [build(source, FLAVOUR, patches=patches, modules=["test_workqueue"])])
 
 
 def command(args: argparse.Namespace) -> int:

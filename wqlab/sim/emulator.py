@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""QEMU with simulated time: Debian's source package with sim/qemu.diff, and the plugin
-sim/wqtime.c. Built once, and kept in the cache under a key of all that went into it."""
+"""QEMU with simulated time: Debian's source package with sim/qemu.diff, and its plugins, sim/*.c.
+Built once, and kept in the cache under a key of all that went into it."""
 
 import hashlib
 import os
 import re
 import shlex
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from wqlab import apt
@@ -15,6 +16,7 @@ from wqlab.obtain import kbuild_env
 from wqlab.places import CACHE, ROOT, VENV
 from wqlab.problem import Problem
 from wqlab.run import check, lock, run, say
+from wqlab.vm import Emulator
 
 PACKAGE, SUITE, SERIES = "qemu", "trixie", "10.0"
 SIM = ROOT / "sim"
@@ -29,6 +31,7 @@ CONFIGURE = [
 ROMS = [Path("/usr/share/qemu"), Path("/usr/share/seabios")]
 LIMIT = 3600.0  # seconds for a build
 KEPT, PLUGINS = 2, 8
+ACCEL = "tcg,thread=single,tb-size=256"
 
 
 def newest() -> tuple[apt.Apt, str]:
@@ -102,20 +105,20 @@ def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
         remove(place)
 
 
-def build_plugin(folder: Path, plugin: Path) -> None:
+def build_plugin(folder: Path, source: Path, plugin: Path) -> None:
     flags = check(["pkg-config", "--cflags", "glib-2.0"], wrong="no glib to build the plugin with")
     part = plugin.with_suffix(".part")
     check(
         ["gcc", "-std=gnu11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{folder}"]
-        + [*shlex.split(flags), "-o", part, SIM / "wqtime.c"],
-        wrong="sim/wqtime.c does not compile",
+        + [*shlex.split(flags), "-o", part, source],
+        wrong=f"sim/{source.name} does not compile",
         limit=120,
     )
     part.rename(plugin)
 
 
-def emulator() -> tuple[Path, Path]:
-    """The program and the plugin, built where the cache has not got them."""
+def emulator(name: str = "wqtime") -> tuple[Path, Path]:
+    """The program and the plugin sim/NAME.c, built where the cache has not got them."""
     folder = CACHE / PACKAGE
     with lock(PACKAGE):
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,11 +134,19 @@ def emulator() -> tuple[Path, Path]:
             for old in sorted(folder.glob(f"{SERIES}*"), key=lambda p: p.stat().st_mtime)[:-KEPT]:
                 say(f"removing {old}")
                 remove(old)
-        source = hashlib.sha256((SIM / "wqtime.c").read_bytes()).hexdigest()[:16]
-        plugin = result / f"wqtime-{source}.so"
+        source = SIM / f"{name}.c"
+        plugin = result / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
         if not plugin.is_file():
-            build_plugin(result, plugin)
+            build_plugin(result, source, plugin)
         plugin.touch()  # another checkout of this repository may be using an older one
-        for old in sorted(result.glob("wqtime-*"), key=lambda p: p.stat().st_mtime)[:-PLUGINS]:
+        for old in sorted(result.glob(f"{name}-*"), key=lambda p: p.stat().st_mtime)[:-PLUGINS]:
             remove(old)
         return result / PROGRAM, plugin
+
+
+def with_plugin(program: Path, plugin: Path, arguments: Mapping[str, object]) -> Emulator:
+    """For vm.boot(), where with -icount the same input gives the same run."""
+    options = ["-rtc", "base=2024-11-17,clock=vm", "-seed", "1"]
+    options += [word for rom in ROMS for word in ("-L", str(rom))]
+    options += ["-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in arguments.items())])]
+    return Emulator(program, tuple(options))

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from wqlab import vm
@@ -15,9 +15,9 @@ from wqlab.module import rows_of, words
 from wqlab.problem import Problem
 from wqlab.results import Count, Row, Run
 from wqlab.run import check
-from wqlab.sim.emulator import ROMS
+from wqlab.sim.emulator import ACCEL, with_plugin
 from wqlab.sim.machine import Machine
-from wqlab.vm import Emulator, Kernel, Record
+from wqlab.vm import Kernel, Record
 
 # Moves or acquisitions per item, to be stored: in all, and of one function
 LEAST, LEAST_OF_ONE = 0.1, 0.5
@@ -205,12 +205,10 @@ def simulate(
         "count": f"{first}:{last}",
         "start": START_NS,
     }
-    options = ["-icount", "shift=0,sleep=off", "-rtc", "base=2024-11-17,clock=vm", "-seed", "1"]
+    qemu = with_plugin(program, plugin, arguments)
     # a leaf of CPUID that does not exist reads as the last one, and QEMU's leaf 0x1f, the last
     # one with several dies, fails an assertion if ECX is large
-    options += ["-global", "x86_64-cpu.level=0x20"]
-    options += [word for rom in ROMS for word in ("-L", str(rom))]
-    options += ["-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in arguments.items())])]
+    options = ("-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20")
     record = vm.boot(
         kernel,
         machine.scenario,
@@ -219,8 +217,8 @@ def simulate(
         append=f"quiet {append}".rstrip(),
         commands="".join(f"{words(run)}\n" for run in asked),
         timeout=TIMEOUT,
-        accel="tcg,thread=single,tb-size=256",
-        emulator=Emulator(program, tuple(options)),
+        accel=ACCEL,
+        emulator=replace(qemu, options=(*options, *qemu.options)),
     )
     if record.verdict != "pass":
         raise Problem(f"{record.verdict}: {record.reason}; see {out}")

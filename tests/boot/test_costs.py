@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a change of the topology costs, in instructions, on a machine with 512 CPUs. Stock's
+figures are those of results/hotplug.json, which --tier full counts again.
+
+Seen failing: against stock itself, at boot; against a kernel that lays out pods anew for a CPU
+that it knows, takes all CPUs for changed by that, and gives workqueues new pwqs twice when it
+resizes.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from farm import Making, Need
+from needs import TEST, Kernel, Simulator
+
+from wqlab import results
+from wqlab.counts import calls
+from wqlab.counts.hotplug import AGAIN, HOTPLUG, commands, counts
+from wqlab.places import BUILD, ROOT
+from wqlab.scenario import find_scenario
+
+MACHINE = find_scenario("hotplug-512")
+STOCK = Kernel("test", 0, modules=("wqmany",))
+EACH = 2500  # instructions for a CPU of a workqueue that is resized
+
+Figures = dict[str, float]  # instructions, by what has changed
+
+
+@dataclass(frozen=True)
+class Counted(Need):
+    """What one boot of a kernel counts."""
+
+    kernel: Kernel
+    guess = 120.0
+
+    def __str__(self) -> str:
+        return f"hotplug counted of {self.kernel}"
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return self.kernel, Simulator("wqcount")
+
+    @property
+    def memory(self) -> int:
+        return MACHINE.memory + 1000
+
+    def make(self, farm: Making) -> Figures:
+        patches = "all" if self.kernel.patches is None else self.kernel.patches
+        record = calls.boot(
+            farm[self.kernel],
+            MACHINE,
+            HOTPLUG.job,
+            BUILD / f"test/hotplug-{patches}",
+            functions=HOTPLUG.functions,
+            commands=commands(MACHINE),
+        )
+        assert record.verdict == "pass", f"{record.verdict}: {record.reason}"
+        return figures(counts(MACHINE, record.lines))
+
+
+def figures(found: list[results.Count]) -> Figures:
+    return {str(count.labels["load"]): count.figures["instructions_per_call"] for count in found}
+
+
+def stored() -> Figures:
+    """Of stock."""
+    kept = results.load(ROOT / "results/hotplug.json")
+    [boot] = [boot for boot in kept.passed("hotplug") if kept.kernel(boot.kernel).name == "stock"]
+    return figures(boot.counts)
+
+
+@pytest.mark.needs(Counted(TEST))
+def test_less_than_stock(made: Figures) -> None:
+    """At boot far less, as stock compares all pairs of CPUs there."""
+    limits = stored()
+    limits["boot"] /= 3
+    print(made, limits, sep="\n")
+    assert not [load for load, limit in limits.items() if made[load] > limit]
+
+
+@pytest.mark.needs(Counted(TEST))
+def test_known_cpu(made: Figures) -> None:
+    """Pods are not laid out for one that was online before."""
+    late = min(count for load, count in made.items() if "first time" in load)
+    assert made[AGAIN] <= late / 10
+
+
+@pytest.mark.needs(Counted(TEST))
+def test_resize(made: Figures) -> None:
+    """In proportion to workqueues and CPUs."""
+    [load] = made.keys() - stored().keys()
+    assert made[load] <= EACH * 1000 * MACHINE.cpus
+
+
+@pytest.mark.tier("full")
+@pytest.mark.needs(Counted(STOCK))
+def test_stock_is_what_is_stored(made: Figures) -> None:
+    assert made == pytest.approx(stored(), rel=0.1)
