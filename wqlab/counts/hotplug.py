@@ -51,7 +51,7 @@ def steps(scenario: Scenario) -> dict[int, tuple[Step, ...]]:
 
 
 def commands(scenario: Scenario) -> str:
-    """The input of guest/jobs/hotplug."""
+    """The input of guest/jobs/topology."""
     asked = (
         [f"many {number}", *(step.command for step in its)]
         for number, its in steps(scenario).items()
