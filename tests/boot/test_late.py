@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """CPUs that are not online at boot, that go offline and come back, or that are isolated: where
 strict workers are confined to, against pods that follow from the machine and from which CPUs have
-been online."""
+been online.
+
+Seen failing: with other CPUs taken for those that are up at boot.
+"""
 
 import random
 from collections.abc import Sequence
