@@ -72,7 +72,9 @@ static void pods_partition_possible_cpus(struct kunit *test)
 
 #define RANDOM_SEED	20231109
 #define LATE_CPUS	64	/* of the largest machine that comes online late */
-#define NR_ORDERS	1000
+/* fewer where what looks for other mistakes makes each take many times as long */
+#define NR_ORDERS	(IS_ENABLED(CONFIG_KASAN) || IS_ENABLED(CONFIG_KCSAN) || \
+			 IS_ENABLED(CONFIG_PROVE_LOCKING) ? 20 : 1000)
 
 /* where a CPU sits */
 struct seat {
