@@ -219,9 +219,9 @@ static bool late_pods_fit(struct kunit *test, struct late_machine *m)
 
 /*
  * In whichever order CPUs come online, the pods fit those that have been: after the
- * last and after some CPU before, in the first orders after each. CPUs that go offline and online again change
- * nothing. Catches CPUs that aren't placed taken for cores, and pods that depend on
- * the order.
+ * last and after some CPU before, in the first orders after each. CPUs that go offline
+ * and online again change nothing. Catches CPUs that aren't placed taken for cores, and
+ * pods that depend on the order.
  */
 static void pods_of_late_cpus(struct kunit *test)
 {
@@ -894,6 +894,7 @@ static void late_cpu_takes_few_steps(struct kunit *test)
 			mates[level] = core;
 		mates[WQ_TOPO_LLC] = llcs[llc];
 
+		/* data_race: nobody else counts now */
 		steps = data_race(wq_topo_steps);
 		KUNIT_ASSERT_TRUE(test, wq_topo_place(&m->topo, cpu, llc / 8, mates));
 		if (cpu % 100 && cpu < MANY_CPUS - 1)
@@ -901,6 +902,7 @@ static void late_cpu_takes_few_steps(struct kunit *test)
 		for (level = WQ_TOPO_CORE; level < WQ_TOPO_NR_LEVELS; level++)
 			KUNIT_ASSERT_GT(test, wq_layout_pods(&m->topo, level, m->shard), 0);
 		KUNIT_ASSERT_GT(test, wq_layout_shards(&m->topo, 8, m->shard), 0);
+		/* data_race: as above */
 		most = max(most, data_race(wq_topo_steps) - steps);
 		cond_resched();
 	}

@@ -16,8 +16,8 @@
  *            item waits on the last CPU of @cpus for one that runs on the first,
  *            is flushed, and cancelled before the other ends, @items times. On
  *            kernels from 6.9 on that don't kick the pool then, the flush goes on
- *            until something else is queued there. That is waited for for
- *            HUNG_SECS seconds, counted as lost, and ends the run with -EIO
+ *            until something else is queued there. One that takes HUNG_SECS
+ *            seconds is counted as lost, and ends the run with -EIO
  *
  * Each run is logged in one line of key=value words:
  *
