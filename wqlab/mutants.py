@@ -186,8 +186,8 @@ def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
         from wqlab.sim import scaling
 
         append = f"wq_mutant={mutant.number}"
-        complaints = scaling.complaints(*scaling.costs(kernel, out / mutant.name, append))
-        return Found(run, (SCALING,) if complaints else (), "; ".join(complaints))
+        complaint = scaling.complaint(scaling.cost(kernel, out / mutant.name, append))
+        return Found(run, (SCALING,) if complaint else (), complaint)
     if isinstance(kernel, kunit.Uml):
         return run_uml(kernel, mutant.number, run, out / mutant.name)
     return run_machine(kernel, mutant.number, run, out / mutant.name)
