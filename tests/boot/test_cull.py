@@ -6,12 +6,13 @@ from needs import CULLING, Boot, Kernel
 
 from wqlab.vm import Record
 
-# A pool without progress for ten seconds is a panic, and so is any warning.
+# A pool without progress for ten seconds is a panic, and so is any warning. Not before the job has
+# begun: until then the kernel, which isn't preemptible, may keep a CPU of a busy host longer.
 BOOT = Boot(
     "nodes-2",
     "cull",
     Kernel("find", diff=CULLING),
-    append="workqueue.watchdog_thresh=10 workqueue.panic_on_stall=1",
+    append="workqueue.watchdog_thresh=0 workqueue.panic_on_stall=1",
 )
 
 

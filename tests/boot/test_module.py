@@ -12,6 +12,7 @@ when "run" is read (test_bad_value). test_cancel: on a kernel without the series
 
 import csv
 import re
+from statistics import median
 
 import pytest
 from needs import FIND, TEST, Boot, Kernel
@@ -31,7 +32,9 @@ MODES = {
 }
 LATENCIES = ["p50", "p90", "p95", "p99", "p999", "max"]
 SECOND = 1.0  # within which a run must have ended
-EMULATED = 5.0  # the same where the machine is emulated, however busy the host is
+# The same where the machine is emulated: for the middle one of three ways to end, and for each.
+# Now and then a busy host holds one up. What does not end goes on for hours.
+EMULATED, HELD_UP = 5.0, 30.0
 DEBUG_TIMEOUT = 900  # of a boot, also with lockdep and KASAN
 CYCLES = {TEST: 200, FIND: 20}  # one takes half a second on the slow kernel
 KERNELS = [TEST, FIND]
@@ -305,8 +308,12 @@ def test_end(record: Record, words: str) -> None:
     assert one(again, "state") == "idle 0"
     assert one(unloaded, "result") == "ok"
     assert not rows(killed + stopped + unloaded)
+    took = [float(one(lines, "took")) for lines in (killed, stopped, unloaded)]
+    if record.accel == "kvm":
+        assert max(took) <= SECOND
+    assert median(took) <= EMULATED
+    assert max(took) <= HELD_UP
     for lines in (killed, stopped, unloaded):
-        assert float(one(lines, "took")) <= (SECOND if record.accel == "kvm" else EMULATED)
         assert not [line for line in lines if line.startswith("left")]
 
 
