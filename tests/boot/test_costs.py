@@ -2,7 +2,8 @@
 """What a change of the topology costs, in instructions, on a machine with 512 CPUs. Stock's
 figures are those of results/hotplug.json, which --tier full counts again.
 
-Seen failing: against stock itself, at boot; against a kernel that lays out pods anew for a CPU
+Seen failing: against stock itself; against a kernel that looks at CPUs which were never online when
+a late one comes; against a kernel that lays out pods anew for a CPU
 that it knows, takes all CPUs for changed by that, and gives workqueues new pwqs twice when it
 resizes.
 """
@@ -71,9 +72,9 @@ def stored() -> Figures:
 
 @pytest.mark.needs(Counted(TEST))
 def test_less_than_stock(made: Figures) -> None:
-    """At boot far less, as stock compares all pairs of CPUs there."""
-    limits = stored()
-    limits["boot"] /= 3
+    """At boot stock compares all pairs of CPUs. When a CPU comes online it looks at all of those that
+    were not online at boot."""
+    limits = {load: limit / (3 if load == "boot" else 8) for load, limit in stored().items()}
     print(made, limits, sep="\n")
     assert not [load for load, limit in limits.items() if made[load] > limit]
 
