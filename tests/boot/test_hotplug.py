@@ -8,6 +8,7 @@ memory, against pods that follow from the machine and from which CPUs have been 
 Seen failing: against a kernel whose restore_unbound_workers_cpumask() lets strict workers run on all
 CPUs (what was there before, suspending, load); with an oracle that takes CPUs which were never
 online for pods of their own, or siblings for none; with pools compared by their numbers (suspend);
+against tests/mutants/series/late-known.diff (suspend);
 against a kernel that doesn't lay out pods again for the last CPU (without memory).
 """
 
