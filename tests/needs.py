@@ -109,7 +109,8 @@ class DebianKernel(Need):
 
 
 TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit
-FIND = Kernel("find")  # finds mistakes that otherwise have no effect
+DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
+FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
 
 

@@ -63,7 +63,7 @@ class Run:
         if not self.machine:
             return "test" if self.case == SCALING else ""
         # torture that is to find anything also gets what finds mistakes without effect
-        return "find" if self.is_lockdep or (self.case == TORTURE and not self.text) else "test"
+        return "debug" if self.is_lockdep or (self.case == TORTURE and not self.text) else "test"
 
     @property
     def is_lockdep(self) -> bool:

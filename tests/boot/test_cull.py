@@ -17,6 +17,7 @@ BOOT = Boot(
 
 
 @pytest.mark.needs(BOOT)
+@pytest.mark.tier("full")
 def test_culling(record: Record) -> None:
     said = dict(line.split(" ", 1) for line in record.lines)
     if "skipped" in said:

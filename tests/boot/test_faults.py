@@ -11,29 +11,27 @@ from needs import FIND, Boot
 from wqlab.vm import Record
 
 # The machine, loads with one failure, loads with any number of them
-LOADS = {"test": ("single", 30, 8), "full": ("bench-2", 150, 20)}
+LOADS = (("single", 30, 8), ("bench-2", 150, 20))
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize(
     ("loads", "random"),
     [
         pytest.param(
             loads,
             random,
-            marks=[
-                pytest.mark.needs(
-                    Boot(
-                        machine,
-                        "faults",
-                        FIND,
-                        f"faults.loads={loads} faults.random={random}",
-                        timeout=900,
-                    )
-                ),
-                pytest.mark.tier(tier),
-            ],
+            marks=pytest.mark.needs(
+                Boot(
+                    machine,
+                    "faults",
+                    FIND,
+                    f"faults.loads={loads} faults.random={random}",
+                    timeout=900,
+                )
+            ),
         )
-        for tier, (machine, loads, random) in LOADS.items()
+        for machine, loads, random in LOADS
     ],
 )
 def test_failed_allocations_leave_nothing(record: Record, loads: int, random: int) -> None:
@@ -45,5 +43,8 @@ def test_failed_allocations_leave_nothing(record: Record, loads: int, random: in
     }
     assert numbers["run"][0] > 20
     assert numbers["load"][0] == loads
-    assert min(numbers["random"]) > random / 2
+    failed, ok = numbers["random"]
+    # at 30 % one of a run's allocations fails for sure; each fourth load is left alone
+    assert failed >= random
+    assert ok >= random // 4
     assert record.lines[3:] == []

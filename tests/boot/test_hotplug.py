@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
-from needs import FIND, HOTADD, TEST, Boot, Kernel
+from needs import DEBUG, FIND, HOTADD, TEST, Boot, Kernel
 
 from wqlab.arch import find_arch
 from wqlab.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
@@ -284,7 +284,7 @@ def hotplug(scenario: str, kernel: Kernel, steps: int, append: str) -> Boot:
         )
         for scenario, kernel, steps, append, tier in (
             (NODES, TEST, 25, "maxcpus=3", "test"),
-            ("nodes-2x1", FIND, 4, "maxcpus=1", "test"),
+            ("nodes-2x1", DEBUG, 4, "maxcpus=1", "test"),
             ("nodes-2", FIND, 20, "maxcpus=2", "full"),
             ("llc-4x3x2", TEST, 100, "maxcpus=4", "full"),
             (NODES, FIND, 60, "maxcpus=3", "full"),

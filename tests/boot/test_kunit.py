@@ -7,7 +7,7 @@ Seen failing: against a kernel without one of the suites.
 from collections.abc import Callable
 
 import pytest
-from needs import FIND, TEST, Boot, Suites
+from needs import DEBUG, FIND, TEST, Boot, Suites
 
 from wqlab.kunit import Report
 from wqlab.vm import Record
@@ -16,12 +16,12 @@ BOOTS = {
     f"{machine}-{kernel.flavour}": Boot(machine, "kunit", kernel, timeout=600)
     for kernel, machines in (
         (TEST, ("single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11")),
-        # with KASAN and lockdep, larger machines take minutes to come up
+        # larger machines take minutes to come up with these
+        (DEBUG, ("single",)),
         (FIND, ("single", "one-llc-12")),
     )
     for machine in machines
 }
-SLOW = f"one-llc-12-{FIND.flavour}"
 SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
 
 
@@ -32,7 +32,7 @@ SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
             name,
             marks=[
                 pytest.mark.needs(Suites(boot)),
-                pytest.mark.tier("full" if name == SLOW else "test"),
+                pytest.mark.tier("full" if boot.kernel == FIND else "test"),
             ],
         )
         for name, boot in BOOTS.items()

@@ -15,7 +15,7 @@ import re
 from statistics import median
 
 import pytest
-from needs import FIND, TEST, Boot, Kernel
+from needs import DEBUG, FIND, TEST, Boot, Kernel
 
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record, sections
@@ -36,8 +36,8 @@ SECOND = 1.0  # within which a run must have ended
 # Now and then a busy host holds one up. What does not end goes on for hours.
 EMULATED, HELD_UP = 5.0, 30.0
 DEBUG_TIMEOUT = 900  # of a boot, also with lockdep and KASAN
-CYCLES = {TEST: 200, FIND: 20}  # one takes half a second on the slow kernel
-KERNELS = [TEST, FIND]
+CYCLES = {TEST: 200, DEBUG: 20, FIND: 20}  # one takes half a second on the slow kernels
+KERNELS = list(CYCLES)
 # What takes long to end: a queue full of items that sleep or spin, one at a time.
 ENDLESS = {
     "serial": "items=100000000",
@@ -48,7 +48,7 @@ ENDLESS = {
     "warmup": "items=1 warmup=100000000",
 }
 
-FOUND = ("burst",)  # on the slow kernel that finds mistakes; in the tier full, all
+FOUND = ("burst",)  # on the kernel with lockdep; in the tier full, all
 
 BAD = {
     "scopes=": "a comma-separated list of",
@@ -99,12 +99,15 @@ def record(record: Record, kernel: Kernel) -> Record:
     return record
 
 
-def on(kernel: Kernel, *commands: str) -> pytest.MarkDecorator:
+def on(kernel: Kernel, *commands: str, tier: str = "test") -> list[pytest.MarkDecorator]:
     """The boot of one kernel."""
     given = "\n".join([*commands, ""])
-    return pytest.mark.needs(
-        Boot(MACHINE.name, "module", kernel, commands=given, timeout=DEBUG_TIMEOUT)
-    )
+    return [
+        pytest.mark.needs(
+            Boot(MACHINE.name, "module", kernel, commands=given, timeout=DEBUG_TIMEOUT)
+        ),
+        pytest.mark.tier("full" if kernel == FIND else tier),
+    ]
 
 
 def boot(*commands: str) -> pytest.MarkDecorator:
@@ -290,10 +293,11 @@ def end(words: str) -> list[str]:
             words,
             kernel,
             id=f"{name}-{kernel.flavour}",
-            marks=[
-                on(kernel, *end(words)),
-                pytest.mark.tier("test" if kernel == TEST or name in FOUND else "full"),
-            ],
+            marks=on(
+                kernel,
+                *end(words),
+                tier="test" if kernel == TEST or name in FOUND else "full",
+            ),
         )
         for name, words in ENDLESS.items()
         for kernel in KERNELS

@@ -8,7 +8,7 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 """
 
 import pytest
-from needs import FIND, KCSAN, SLOWER, TEST, Boot, Kernel
+from needs import DEBUG, FIND, KCSAN, SLOWER, TEST, Boot
 
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
@@ -22,11 +22,14 @@ RUNS = {
     "nodes-4-cpuless-disturbed": DISTURBANCES,
 }
 # Seconds for each run, without --torture-secs
-SECS = {TEST: 20, FIND: 10}
+SECS = {TEST: 20, DEBUG: 10}
 FULL_SECS = 60
-ONLY_FULL = [Kernel("debug"), KCSAN]
+ONLY_FULL = [FIND, KCSAN]
 # and elsewhere all but these, of each kernel
-ALWAYS = {TEST: ("nodes-2x1", "nodes-4", "nodes-4-cpuless-disturbed"), FIND: ("nodes-4-disturbed",)}
+ALWAYS = {
+    TEST: ("nodes-2x1", "nodes-4", "nodes-4-cpuless-disturbed"),
+    DEBUG: ("nodes-4-disturbed",),
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -6,12 +6,12 @@ its last patches.
 """
 
 import pytest
-from needs import FIND, Boot
+from needs import DEBUG, Boot
 
 from wqlab.counts.wakeups import APPEND, wq_wakeups
 from wqlab.vm import Record, sections
 
-BOOT = Boot("nodes-2", "wakeups", FIND, append=APPEND)
+BOOT = Boot("nodes-2", "wakeups", DEBUG, append=APPEND)
 LOADS = ["suite", "serial", "burst", "limited", "chain", "fanout", "sleep"]
 # Takes a worker that is idle while there is work for it and that nobody has picked: what goes
 # wrong without this wakeup has not been seen.

@@ -24,7 +24,7 @@ SURVIVED = Found(Run())
     [
         ("Caught by: a_case", Run("a_case"), ""),
         ("Caught by: a_case on nodes-2", Run("a_case", "nodes-2"), "test"),
-        ("Caught by: lockdep_complains on single", Run("lockdep_complains", "single"), "find"),
+        ("Caught by: lockdep_complains on single", Run("lockdep_complains", "single"), "debug"),
         ("Caught by: wqtorture on nodes-4: [0-9]+ of 7", Run("wqtorture", "nodes-4", "[0-9]+ of 7"), "test"),
         ("It is caught by nobody.", None, ""),
     ],
