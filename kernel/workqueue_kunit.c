@@ -1023,89 +1023,6 @@ static void shard_size_changes_at_run_time(struct kunit *test)
 	destroy_workqueue(wq);
 }
 
-/* @nr slots in all on a workqueue that @nr_nodes nodes use, with none in use */
-static void spread_and_collect(struct kunit *test, struct workqueue_struct *wq,
-			       struct wq_node_nr_active *nnas, int nr_nodes, int nr)
-{
-	int low = INT_MAX, high = 0, sum = 0, i;
-	bool plenty;
-
-	wq->max_active = nr;
-	wq->nr_spare = nr;
-	wq->slots_spread = false;
-	wq->nr_used_nodes = nr_nodes;
-	INIT_LIST_HEAD(&wq->used_nodes);
-	INIT_LIST_HEAD(&wq->waiting_nodes);
-	for (i = 0; i < nr_nodes; i++) {
-		init_node_nr_active(&nnas[i]);
-		list_add_tail(&nnas[i].used_node, &wq->used_nodes);
-	}
-
-	raw_spin_lock_irq(&wq->active_lock);
-
-	/* all are free: they are spread, whatever their number */
-	wq_spread_slots(wq, &nnas[nr_nodes / 2]);
-	KUNIT_EXPECT_EQ(test, wq->slots_spread, nr > 0);
-	if (nr > 0) {
-		for (i = 0; i < nr_nodes; i++) {
-			int nr_free = atomic_read(&nnas[i].nr_free);
-
-			sum += nr_free;
-			if (i == nr_nodes / 2)
-				nr_free -= nr % nr_nodes;
-			low = min(low, nr_free);
-			high = max(high, nr_free);
-		}
-		KUNIT_EXPECT_EQ(test, sum, nr);
-		KUNIT_EXPECT_EQ(test, wq->nr_spare, 0);
-		KUNIT_EXPECT_EQ(test, low, nr / nr_nodes);
-		KUNIT_EXPECT_EQ(test, high, nr / nr_nodes);
-	}
-
-	wq_collect_slots(wq);
-	KUNIT_EXPECT_EQ(test, wq->nr_spare, nr);
-	KUNIT_EXPECT_FALSE(test, wq->slots_spread);
-	for (i = 0; i < nr_nodes; i++)
-		KUNIT_EXPECT_EQ(test, atomic_read(&nnas[i].nr_free), -1);
-
-	/* one is in use: the rest is spread if each node gets one for each node */
-	wq->nr_spare--;
-	plenty = nr - 1 >= nr_nodes * nr_nodes;
-	wq_spread_slots(wq, &nnas[0]);
-	KUNIT_EXPECT_EQ_MSG(test, wq->slots_spread, plenty, "%d nodes, %d slots", nr_nodes, nr);
-	KUNIT_EXPECT_EQ(test, wq->nr_spare, plenty ? 0 : nr - 1);
-
-	/* more are in use than max_active allows, or somebody waits: never */
-	wq_collect_slots(wq);
-	wq->nr_spare = -1;
-	wq_spread_slots(wq, &nnas[0]);
-	KUNIT_EXPECT_FALSE(test, wq->slots_spread);
-	wq->nr_spare = nr;
-	list_add_tail(&nnas[0].waiting_node, &wq->waiting_nodes);
-	wq_spread_slots(wq, &nnas[0]);
-	KUNIT_EXPECT_FALSE(test, wq->slots_spread);
-
-	raw_spin_unlock_irq(&wq->active_lock);
-}
-
-static void slots_are_spread_and_collected(struct kunit *test)
-{
-	static const int limits[] = { 0, 1, 2, 3, 4, 5, 8, 16, 17, 64, 65, 256, 512 };
-	struct wq_node_nr_active *nnas;
-	struct workqueue_struct *wq;
-	int nr_nodes, i;
-
-	wq = kunit_kzalloc(test, sizeof(*wq), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, wq);
-	nnas = kunit_kcalloc(test, 16, sizeof(*nnas), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, nnas);
-	raw_spin_lock_init(&wq->active_lock);
-
-	for (nr_nodes = 1; nr_nodes <= 16; nr_nodes++)
-		for (i = 0; i < ARRAY_SIZE(limits); i++)
-			spread_and_collect(test, wq, nnas, nr_nodes, limits[i]);
-}
-
 enum { NR_LIMITED = 24 };
 
 /* a workqueue with items that run until they are told to end */
@@ -1163,23 +1080,19 @@ static void queue_limited(struct limited *limited, int first, int nr, bool all_c
 	}
 }
 
-/* slots that are in use, spare or held by a node; exact while nothing changes */
+/* slots that are in use, free or spare; exact while nothing changes */
 static int nr_slots(struct workqueue_struct *wq)
 {
-	struct wq_node_nr_active *nna;
 	struct pool_workqueue *pwq;
 	int nr = 0;
 
 	mutex_lock(&wq->mutex);
-	for_each_pwq(pwq, wq)
-		nr += pwq->nr_active;
-	mutex_unlock(&wq->mutex);
-
 	raw_spin_lock_irq(&wq->active_lock);
 	nr += wq->nr_spare;
-	list_for_each_entry(nna, &wq->used_nodes, used_node)
-		nr += max(atomic_read(&nna->nr_free), 0);
+	for_each_pwq(pwq, wq)
+		nr += READ_ONCE(pwq->nr_active) + max(atomic_read(&pwq->nr_free), 0);
 	raw_spin_unlock_irq(&wq->active_lock);
+	mutex_unlock(&wq->mutex);
 
 	return nr;
 }
@@ -1291,6 +1204,22 @@ static void limit_is_raised_and_lowered(struct kunit *test)
 	free_limited(test, limited, 1);
 }
 
+/* there would be no end to passing slots to a pwq that waits with nothing to activate */
+static void expect_nobody_waits(struct kunit *test, struct workqueue_struct *wq)
+{
+	struct pool_workqueue *pwq;
+	int nr = 0;
+
+	raw_spin_lock_irq(&wq->active_lock);
+	while ((pwq = list_first_entry_or_null(&wq->pending_pwqs, struct pool_workqueue,
+					       pending_node))) {
+		list_del_init(&pwq->pending_node);
+		nr++;
+	}
+	raw_spin_unlock_irq(&wq->active_lock);
+	KUNIT_EXPECT_EQ(test, nr, 0);
+}
+
 /* items that are cancelled while they wait neither keep a slot nor lose one */
 static void waiting_items_can_be_cancelled(struct kunit *test)
 {
@@ -1301,6 +1230,7 @@ static void waiting_items_can_be_cancelled(struct kunit *test)
 	expect_running(test, limited, 2);
 	for (i = 2; i < 6; i++)
 		KUNIT_EXPECT_TRUE(test, cancel_work(&limited->items[i].work));
+	expect_nobody_waits(test, limited->wq);
 	expect_running(test, limited, 2);
 	complete(&limited->end);
 	expect_running(test, limited, 1);
@@ -1315,35 +1245,450 @@ static void waiting_items_can_be_cancelled(struct kunit *test)
 	free_limited(test, limited, 1);
 }
 
-/* slots that were spread for two nodes are there for one that needs them all */
-static void spread_slots_are_found_again(struct kunit *test)
+enum { NR_SLOT_POOLS = 6, NR_SLOT_ITEMS = 40 };
+
+/* an unbound workqueue on pools without workers: items start and end as they are told */
+struct slots {
+	struct workqueue_struct	wq;
+	struct slots_pool {
+		struct worker_pool	pool;
+		struct pool_workqueue	*pwq;
+		struct work_struct	items[NR_SLOT_ITEMS];
+	} pools[NR_SLOT_POOLS];
+
+	/* what has to come out */
+	int			nr_active;
+	int			nr_waiting;
+};
+
+static void free_slots(void *arg)
+{
+	struct slots *slots = arg;
+	int i;
+
+	for (i = 0; i < NR_SLOT_POOLS; i++)
+		kmem_cache_free(pwq_cache, slots->pools[i].pwq);
+}
+
+static struct slots *alloc_slots(struct kunit *test, int max_active)
+{
+	struct slots *slots = kunit_kzalloc(test, sizeof(*slots), GFP_KERNEL);
+	struct workqueue_struct *wq = &slots->wq;
+	int i, j;
+
+	KUNIT_ASSERT_NOT_NULL(test, slots);
+	wq->flags = WQ_UNBOUND;
+	wq->max_active = max_active;
+	wq->nr_spare = max_active;
+	mutex_init(&wq->mutex);
+	raw_spin_lock_init(&wq->active_lock);
+	INIT_LIST_HEAD(&wq->open_pwqs);
+	INIT_LIST_HEAD(&wq->pending_pwqs);
+	INIT_LIST_HEAD(&wq->pwqs);
+
+	for (i = 0; i < NR_SLOT_POOLS; i++) {
+		struct slots_pool *pool = &slots->pools[i];
+
+		raw_spin_lock_init(&pool->pool.lock);
+		INIT_LIST_HEAD(&pool->pool.worklist);
+		INIT_LIST_HEAD(&pool->pool.idle_list);
+		pool->pool.nr_running = 1;	/* so that nobody is woken up */
+		pool->pwq = kmem_cache_alloc(pwq_cache, GFP_KERNEL | __GFP_NOFAIL);
+		init_pwq(pool->pwq, wq, &pool->pool);
+		list_add_tail(&pool->pwq->pwqs_node, &wq->pwqs);
+		for (j = 0; j < NR_SLOT_ITEMS; j++)
+			INIT_LIST_HEAD(&pool->items[j].entry);
+	}
+	RCU_INIT_POINTER(wq->dfl_pwq, slots->pools[0].pwq);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, free_slots, slots), 0);
+	return slots;
+}
+
+/* as __queue_work(); not more than there are items */
+static void slots_queue(struct slots *slots, int i)
+{
+	struct slots_pool *pool = &slots->pools[i];
+	struct pool_workqueue *pwq = pool->pwq;
+	int j;
+
+	for (j = 0; j < NR_SLOT_ITEMS && !list_empty(&pool->items[j].entry); j++)
+		;
+	if (j == NR_SLOT_ITEMS)
+		return;
+	if (slots->nr_active < slots->wq.max_active)
+		slots->nr_active++;
+	else
+		slots->nr_waiting++;
+
+	raw_spin_lock_irq(&pool->pool.lock);
+	*work_data_bits(&pool->items[j]) = (unsigned long)pwq | WORK_STRUCT_PWQ;
+	if (list_empty(&pwq->inactive_works) && pwq_tryinc_nr_active(pwq)) {
+		list_add_tail(&pool->items[j].entry, &pool->pool.worklist);
+	} else {
+		*work_data_bits(&pool->items[j]) |= WORK_STRUCT_INACTIVE;
+		list_add_tail(&pool->items[j].entry, &pwq->inactive_works);
+	}
+	raw_spin_unlock_irq(&pool->pool.lock);
+}
+
+/* Return: %true if there was an active item to end */
+static bool slots_end(struct slots *slots, int i)
+{
+	struct slots_pool *pool = &slots->pools[i];
+
+	if (list_empty(&pool->pool.worklist))
+		return false;
+	if (slots->nr_waiting && slots->nr_active <= slots->wq.max_active)
+		slots->nr_waiting--;
+	else
+		slots->nr_active--;
+
+	raw_spin_lock_irq(&pool->pool.lock);
+	list_del_init(pool->pool.worklist.next);
+	pwq_dec_nr_active(pool->pwq);
+	raw_spin_unlock_irq(&pool->pool.lock);
+	return true;
+}
+
+/* as try_to_grab_pending() of the item that has waited longest */
+static void slots_cancel(struct slots *slots, int i)
+{
+	struct slots_pool *pool = &slots->pools[i];
+	struct pool_workqueue *pwq = pool->pwq;
+
+	if (list_empty(&pwq->inactive_works))
+		return;
+	slots->nr_waiting--;
+
+	raw_spin_lock_irq(&pool->pool.lock);
+	list_del_init(pwq->inactive_works.next);
+	pwq_update_pending(pwq);
+	raw_spin_unlock_irq(&pool->pool.lock);
+}
+
+static void slots_set_max_active(struct slots *slots, int max_active)
+{
+	int nr = clamp(max_active - slots->nr_active, 0, slots->nr_waiting);
+
+	slots->nr_active += nr;
+	slots->nr_waiting -= nr;
+
+	mutex_lock(&slots->wq.mutex);
+	wq_set_nr_slots(&slots->wq, max_active);
+	mutex_unlock(&slots->wq.mutex);
+}
+
+static void expect_slots(struct kunit *test, struct slots *slots, const char *what, int step)
+{
+	int nr_active = 0, nr_free = 0, nr_waiting = 0, i;
+
+	for (i = 0; i < NR_SLOT_POOLS; i++) {
+		struct pool_workqueue *pwq = slots->pools[i].pwq;
+		int nr_inactive = list_count_nodes(&pwq->inactive_works);
+		bool is_open = atomic_read(&pwq->nr_free) >= 0;
+
+		nr_active += pwq->nr_active;
+		nr_waiting += nr_inactive;
+		if (is_open)
+			nr_free += atomic_read(&pwq->nr_free);
+
+		KUNIT_ASSERT_EQ_MSG(test, pwq->nr_active,
+				    list_count_nodes(&slots->pools[i].pool.worklist),
+				    "%s, step %d, pool %d", what, step, i);
+		KUNIT_ASSERT_EQ_MSG(test, is_open, !list_empty(&pwq->open_node),
+				    "%s, step %d, pool %d", what, step, i);
+		KUNIT_ASSERT_EQ_MSG(test, nr_inactive > 0, !list_empty(&pwq->pending_node),
+				    "%s, step %d, pool %d", what, step, i);
+		/* so no more than max_active are open when somebody looks for a slot */
+		KUNIT_ASSERT_TRUE_MSG(test, atomic_read(&pwq->nr_free) || pwq->nr_active,
+				      "%s, step %d, pool %d", what, step, i);
+	}
+	KUNIT_ASSERT_EQ_MSG(test, nr_active, slots->nr_active, "%s, step %d", what, step);
+	KUNIT_ASSERT_EQ_MSG(test, nr_waiting, slots->nr_waiting, "%s, step %d", what, step);
+	KUNIT_ASSERT_EQ_MSG(test, nr_active + nr_free + slots->wq.nr_spare,
+			    slots->wq.max_active, "%s, step %d", what, step);
+	KUNIT_ASSERT_TRUE_MSG(test, !nr_waiting || list_empty(&slots->wq.open_pwqs),
+			      "%s, step %d", what, step);
+	KUNIT_ASSERT_TRUE_MSG(test, slots->wq.nr_spare >= 0 || !nr_free,
+			      "%s, step %d", what, step);
+}
+
+/*
+ * Catches slots that get lost or are made up, that are free while an item waits, and
+ * pwqs that wait without an item that does or the other way round.
+ */
+static void slots_add_up(struct kunit *test)
+{
+	static const int limits[] = { 1, 1, 2, 3, 5, 8, 16, 40, 100, WQ_MAX_ACTIVE, 0 };
+	struct slots *slots = alloc_slots(test, 4);
+	struct rnd_state rnd;
+	int step, i;
+
+	prandom_seed_state(&rnd, RANDOM_SEED);
+	for (step = 0; step < 20000; step++) {
+		u32 what = prandom_u32_state(&rnd) % 200;
+		/* there are times with more to do and times with less */
+		u32 ends = step / 500 % 2 ? 110 : 90;
+
+		i = prandom_u32_state(&rnd) % NR_SLOT_POOLS;
+		if (what == 0) {
+			i = limits[prandom_u32_state(&rnd) % ARRAY_SIZE(limits)];
+			slots_set_max_active(slots, i);
+			expect_slots(test, slots, "set", step);
+		} else if (what < 10) {
+			slots_cancel(slots, i);
+			expect_slots(test, slots, "cancel", step);
+		} else if (what < 10 + ends) {
+			slots_end(slots, i);
+			expect_slots(test, slots, "end", step);
+		} else {
+			/* at each time, one pool has more to do than the others */
+			if (prandom_u32_state(&rnd) % 2)
+				i = step / 200 % NR_SLOT_POOLS;
+			slots_queue(slots, i);
+			expect_slots(test, slots, "queue", step);
+		}
+	}
+}
+
+/* Catches slots that pools take from each other although there are enough for all. */
+static void slots_stay_where_they_are_needed(struct kunit *test)
+{
+	static const int nr_items[NR_SLOT_POOLS] = { 1, 12, 2, 20, 5, 8 };
+	struct slots *slots = alloc_slots(test, 64);
+	int held[NR_SLOT_POOLS] = {}, round, i, j;
+
+	for (round = 0; round < 100; round++) {
+		for (i = 0; i < NR_SLOT_POOLS; i++)
+			for (j = 0; j < nr_items[i]; j++)
+				slots_queue(slots, i);
+		expect_slots(test, slots, "queued", round);
+		for (i = 0; i < NR_SLOT_POOLS; i++) {
+			struct pool_workqueue *pwq = slots->pools[i].pwq;
+
+			j = pwq->nr_active + atomic_read(&pwq->nr_free);
+			KUNIT_EXPECT_TRUE_MSG(test, !round || held[i] == j,
+					      "pool %d has %d slots, had %d", i, j, held[i]);
+			held[i] = j;
+			while (slots_end(slots, i))
+				;
+		}
+		expect_slots(test, slots, "ended", round);
+	}
+}
+
+/* Catches shares that are too large or too small, and a pool that all others take from. */
+static void slots_are_shared(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 8 * WQ_SLOT_SHARES);
+	struct workqueue_struct *wq = &slots->wq;
+	int i, share;
+
+	/* what is spare */
+	for (i = 0; i < NR_SLOT_POOLS; i++) {
+		share = DIV_ROUND_UP(wq->nr_spare, WQ_SLOT_SHARES);
+		slots_queue(slots, i);
+		KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[i].pwq->nr_free), share - 1);
+	}
+	expect_slots(test, slots, "spare", 0);
+
+	/* what one half of the pools holds, one of which each of the others takes from */
+	slots = alloc_slots(test, NR_SLOT_POOLS / 2 * 11);
+	wq = &slots->wq;
+	wq->nr_spare = 0;
+	for (i = 0; i < NR_SLOT_POOLS / 2; i++) {
+		struct pool_workqueue *pwq = slots->pools[i].pwq;
+
+		raw_spin_lock_irq(&pwq->pool->lock);
+		raw_spin_lock(&wq->active_lock);
+		pwq_open(pwq, 11);
+		raw_spin_unlock(&wq->active_lock);
+		raw_spin_unlock_irq(&pwq->pool->lock);
+	}
+	for (; i < NR_SLOT_POOLS; i++)
+		slots_queue(slots, i);
+	for (i = 0; i < NR_SLOT_POOLS; i++)
+		KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[i].pwq->nr_free), 5);
+	expect_slots(test, slots, "taken", 0);
+}
+
+/*
+ * Catches a slot that is used although nothing waits for it, it has gone since or somebody
+ * else waits for it, and one that gets lost when it is refused.
+ */
+static void slots_are_refused(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct workqueue_struct *wq = &slots->wq;
+	struct pool_workqueue *pwq = slots->pools[1].pwq, *other = slots->pools[2].pwq;
+
+	slots_queue(slots, 0);
+	slots_queue(slots, 1);
+	slots_queue(slots, 1);
+
+	/* as if it was on its way when max_active was lowered */
+	raw_spin_lock_irq(&pwq->pool->lock);
+	wq->nr_spare = -1;
+	KUNIT_EXPECT_FALSE(test, pwq_accept_slot(pwq));
+	wq->nr_spare = 0;
+	raw_spin_unlock_irq(&pwq->pool->lock);
+	expect_slots(test, slots, "lowered", 0);
+
+	/* as if max_active was raised and the slot has yet to be passed on */
+	raw_spin_lock_irq(&other->pool->lock);
+	wq->nr_spare = 1;
+	KUNIT_EXPECT_FALSE(test, pwq_tryinc_nr_active(other));
+	wq->nr_spare = 0;
+	pwq_update_pending(other);
+	raw_spin_unlock_irq(&other->pool->lock);
+	expect_slots(test, slots, "raised", 0);
+
+	slots_cancel(slots, 1);
+	slots_cancel(slots, 1);
+	raw_spin_lock_irq(&pwq->pool->lock);
+	KUNIT_EXPECT_FALSE(test, pwq_accept_slot(pwq));
+	raw_spin_unlock_irq(&pwq->pool->lock);
+	expect_slots(test, slots, "cancelled", 0);
+
+	/* as if they were cancelled when the slot was on its way: the next one gets it */
+	slots_queue(slots, 2);
+	raw_spin_lock_irq(&wq->active_lock);
+	list_add(&pwq->pending_node, &wq->pending_pwqs);
+	raw_spin_unlock_irq(&wq->active_lock);
+	slots_end(slots, 0);
+	raw_spin_lock_irq(&pwq->pool->lock);
+	pwq_update_pending(pwq);
+	raw_spin_unlock_irq(&pwq->pool->lock);
+	expect_slots(test, slots, "passed on", 0);
+}
+
+/* Catches pwqs that take the slots with them when they are replaced. */
+static void slots_of_released_pwqs_come_back(struct kunit *test)
 {
 	struct limited *limited = alloc_limited(test, NR_LIMITED);
-	struct workqueue_struct *wq = limited->wq;
-	struct wq_node_nr_active *other = kunit_kzalloc(test, sizeof(*other), GFP_KERNEL);
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+	int i;
 
-	KUNIT_ASSERT_NOT_NULL(test, other);
-	init_node_nr_active(other);
-	queue_limited(limited, 0, 1, false);
-	expect_running(test, limited, 1);
-	raw_spin_lock_irq(&wq->active_lock);
-	wq_collect_slots(wq);
-	list_add_tail(&other->used_node, &wq->used_nodes);
-	wq->nr_used_nodes++;
-	wq_spread_slots(wq, other);
-	KUNIT_EXPECT_TRUE(test, wq->slots_spread);
-	KUNIT_EXPECT_GE(test, atomic_read(&other->nr_free), NR_LIMITED / 3);
-	raw_spin_unlock_irq(&wq->active_lock);
-
-	queue_limited(limited, 1, NR_LIMITED - 1, false);
+	KUNIT_ASSERT_NOT_NULL(test, attrs);
+	for (i = 0; i < 6; i++) {
+		queue_limited(limited, 4 * i, 4, true);
+		expect_running(test, limited, 4);
+		attrs->affn_scope = i % 2 ? WQ_AFFN_CPU : WQ_AFFN_SYSTEM;
+		KUNIT_EXPECT_EQ(test, apply_workqueue_attrs(limited->wq, attrs), 0);
+		expect_running(test, limited, 4);
+		while (atomic_read(&limited->nr_running)) {
+			complete(&limited->end);
+			usleep_range(1000, 2000);
+		}
+		reinit_completion(&limited->end);
+	}
+	kthread_flush_worker(pwq_release_worker);
+	KUNIT_EXPECT_EQ(test, nr_slots(limited->wq), NR_LIMITED);
+	queue_limited(limited, 0, NR_LIMITED, false);
 	expect_running(test, limited, NR_LIMITED);
+	free_workqueue_attrs(attrs);
+	free_limited(test, limited, 2);
+}
 
-	raw_spin_lock_irq(&wq->active_lock);
-	wq_collect_slots(wq);
-	list_del(&other->used_node);
-	wq->nr_used_nodes--;
-	raw_spin_unlock_irq(&wq->active_lock);
-	free_limited(test, limited, 1);
+/* the pool that has the only active item, which ends; -1 if none has */
+static int end_the_one(struct slots *slots)
+{
+	int i;
+
+	for (i = 0; i < NR_SLOT_POOLS; i++)
+		if (slots_end(slots, i))
+			return i;
+	return -1;
+}
+
+/*
+ * Catches turns of the wrong length and ones that go on when they shouldn't. The first
+ * item of all has taken its slot and isn't part of a turn.
+ */
+static void slots_are_kept_for_a_turn(struct kunit *test)
+{
+	static const int nr_turns[][2] = {
+		{ 0, 1 + 1 + WQ_SLOT_BATCH }, { 1, 1 + WQ_SLOT_BATCH },
+		{ 0, NR_SLOT_ITEMS - 2 - WQ_SLOT_BATCH }, { 1, NR_SLOT_ITEMS - 1 - WQ_SLOT_BATCH },
+	};
+	struct slots *slots = alloc_slots(test, 1);
+	unsigned long start;
+	int tries, i, j, last = -1, turn = -1, nr = 0;
+
+	/* in a single jiffy */
+	for (tries = 0; tries < 100; tries++) {
+		char order[2 * NR_SLOT_ITEMS];
+
+		/* what is left of turns that are over */
+		for (i = 0; i < 2; i++) {
+			slots->pools[i].pwq->nr_keep = 7;
+			slots->pools[i].pwq->keep_jiffies = jiffies - 1;
+		}
+		for (i = 0; i < NR_SLOT_ITEMS; i++)
+			slots_queue(slots, 0);
+		for (i = 0; i < NR_SLOT_ITEMS; i++)
+			slots_queue(slots, 1);
+		start = jiffies;
+		for (i = 0; i < 2 * NR_SLOT_ITEMS; i++)
+			order[i] = end_the_one(slots);
+		if (time_after(jiffies, start))
+			continue;
+
+		for (i = 0; i < ARRAY_SIZE(order); i++) {
+			if (order[i] != last) {
+				turn++;
+				nr = 0;
+			}
+			last = order[i];
+			nr++;
+			KUNIT_ASSERT_LT(test, turn, ARRAY_SIZE(nr_turns));
+			KUNIT_ASSERT_EQ(test, last, nr_turns[turn][0]);
+			KUNIT_ASSERT_LE(test, nr, nr_turns[turn][1]);
+		}
+		break;
+	}
+	KUNIT_EXPECT_EQ(test, turn, 3);
+
+	/* the jiffy ends, or max_active is set, with each item */
+	for (j = 0; j < 2; j++) {
+		for (i = 0; i < 10; i++) {
+			slots_queue(slots, 0);
+			slots_queue(slots, 1);
+		}
+		for (i = 0; i < 20; i++) {
+			if (!j) {
+				slots->pools[0].pwq->keep_jiffies--;
+				slots->pools[1].pwq->keep_jiffies--;
+			} else {
+				slots_set_max_active(slots, 0);
+				slots_set_max_active(slots, 1);
+			}
+			KUNIT_EXPECT_EQ(test, end_the_one(slots), i % 2);
+		}
+		expect_slots(test, slots, "turns", j);
+	}
+}
+
+/* Catches pools that are left out, or come before it's their turn. */
+static void slots_are_given_in_order(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	int i, j;
+
+	for (j = 0; j < 5; j++)
+		for (i = 0; i < NR_SLOT_POOLS; i++)
+			slots_queue(slots, i);
+	for (i = 0; i < 5 * NR_SLOT_POOLS; i++) {
+		/* the first one to wait was the second one to queue */
+		KUNIT_EXPECT_EQ_MSG(test, end_the_one(slots), i % NR_SLOT_POOLS, "item %d", i);
+		for (j = 0; j < NR_SLOT_POOLS; j++)
+			slots->pools[j].pwq->nr_keep = 0;
+		/* who comes late is the last in line */
+		if (i == 2 * NR_SLOT_POOLS)
+			slots_queue(slots, 0);
+	}
+	KUNIT_EXPECT_EQ(test, end_the_one(slots), 0);
+	expect_slots(test, slots, "order", i);
 }
 
 static struct kunit_case workqueue_test_cases[] = {
@@ -1363,11 +1708,16 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(shards_of_this_machine),
 	KUNIT_CASE(bogus_shard_size_changes_nothing),
 	KUNIT_CASE(shard_size_changes_at_run_time),
-	KUNIT_CASE(slots_are_spread_and_collected),
 	KUNIT_CASE(limit_is_exact),
 	KUNIT_CASE(limit_is_raised_and_lowered),
 	KUNIT_CASE(waiting_items_can_be_cancelled),
-	KUNIT_CASE(spread_slots_are_found_again),
+	KUNIT_CASE(slots_add_up),
+	KUNIT_CASE(slots_stay_where_they_are_needed),
+	KUNIT_CASE(slots_are_shared),
+	KUNIT_CASE(slots_are_refused),
+	KUNIT_CASE(slots_of_released_pwqs_come_back),
+	KUNIT_CASE(slots_are_kept_for_a_turn),
+	KUNIT_CASE(slots_are_given_in_order),
 	{}
 };
 
@@ -1548,26 +1898,31 @@ static void item_of_another_pool_starts(struct kunit *test)
 	destroy_workqueue(wq);
 }
 
-/* an item of an ordered workqueue that has changed its pool */
+/* items of an ordered workqueue, which changes its pool: all start, one after the other */
 static void item_starts_when_unplugged(struct kunit *test)
 {
 	struct workqueue_struct *wq = alloc_ordered_workqueue("kunit", 0);
-	struct step first, second;
 	struct completion release;
+	struct step steps[5];
+	int i, j;
 
 	KUNIT_ASSERT_NOT_NULL(test, wq);
 	init_completion(&release);
-	init_step(&first, &release);
-	init_step(&second, NULL);
-	queue_work(wq, &first.work);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
-	set_nice(test, wq, -5);
-	queue_work(wq, &second.work);
-	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
-	complete_all(&release);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
-	end_step(&first);
-	end_step(&second);
+	for (i = 0; i < ARRAY_SIZE(steps); i++) {
+		if (i == 3)
+			set_nice(test, wq, -5);
+		init_step(&steps[i], &release);
+		queue_work(wq, &steps[i].work);
+	}
+	for (i = 0; i < ARRAY_SIZE(steps); i++) {
+		KUNIT_EXPECT_TRUE(test, has_started(test, &steps[i]));
+		schedule_timeout_uninterruptible(HZ / 20);
+		for (j = i + 1; j < ARRAY_SIZE(steps); j++)
+			KUNIT_EXPECT_FALSE(test, completion_done(&steps[j].started));
+		complete(&release);
+	}
+	for (i = 0; i < ARRAY_SIZE(steps); i++)
+		end_step(&steps[i]);
 	destroy_workqueue(wq);
 }
 

@@ -18,6 +18,8 @@
  *   wqtorture_churn     items that do nothing, spin, sleep or queue themselves, and
  *   wqtorture_reclaim   are queued, cancelled, disabled and flushed at random; with
  *   wqtorture_freeze    a rescuer; and frozen with the system
+ *   wqtorture_one       the same with limits that don't change: what is lost isn't
+ *   wqtorture_few       made up for and each item too many is seen
  *   wqtorture_meet      items that stay until as many of them run as may, with the
  *                       limit raised and lowered and items cancelled meanwhile
  *   wqtorture_ordered   one item after the other, in the order in which they were
@@ -27,6 +29,14 @@
  *                       as many items as can be from each node: with @fair, no node
  *                       has less than half of its even share of any WINDOW
  *                       completions
+ *
+ * Now and then nothing is queued on one of the first five until all items are done,
+ * and then items that stay: exactly as many as the limit allows have to run.
+ *
+ * What is counted when an item starts and ends is counted without a lock, and with
+ * no more order than atomic operations on one variable have, so that it doesn't
+ * hide a lack of order in what it tests. Only the ordered workqueue and those for shares take
+ * one there.
  *
  * All but the ordered one and wqtorture_brief are in sysfs. The last line but one
  * that is logged at the end is "wqtorture: ... errors=N", with N = 0 for success.
@@ -49,6 +59,7 @@
 #include <linux/nodemask.h>
 #include <linux/overflow.h>
 #include <linux/random.h>
+#include <linux/rwsem.h>
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
@@ -89,6 +100,8 @@ static const struct target_type {
 	{ "wqtorture_churn",	CHURN,	WQ_UNBOUND | WQ_SYSFS },
 	{ "wqtorture_reclaim",	CHURN,	WQ_UNBOUND | WQ_SYSFS | WQ_MEM_RECLAIM },
 	{ "wqtorture_freeze",	CHURN,	WQ_UNBOUND | WQ_SYSFS | WQ_FREEZABLE },
+	{ "wqtorture_one",	CHURN,	WQ_UNBOUND | WQ_SYSFS, 1 },
+	{ "wqtorture_few",	CHURN,	WQ_UNBOUND | WQ_SYSFS, 5 },
 	{ "wqtorture_meet",	MEET,	WQ_UNBOUND | WQ_SYSFS },
 	{ "wqtorture_ordered",	ORDERED, WQ_UNBOUND, 1 },
 	{ "wqtorture_brief",	BRIEF,	WQ_UNBOUND },
@@ -121,19 +134,23 @@ struct shares {
 struct target {
 	const struct target_type *type;
 	struct workqueue_struct	*wq;
-	atomic_long_t		nr_queued;	/* less nr_cancelled and nr_started: waiting */
-	atomic_long_t		nr_cancelled;
-	wait_queue_head_t	gate;		/* MEET: items that stay */
+	struct rw_semaphore	calm;		/* CHURN: for write, nobody queues */
+	wait_queue_head_t	gate;		/* MEET, fill(): items that stay */
 
-	spinlock_t		lock;		/* guards the following */
-	long			nr_started;
-	unsigned long		nr_events;	/* starts, ends and changes of the limit */
+	/* waiting: queued and neither cancelled nor started */
+	atomic_long_t		nr_queued;
+	atomic_long_t		nr_cancelled;
+	atomic_long_t		nr_started;
+	atomic_long_t		nr_ended;
+	atomic_t		running;
+
+	spinlock_t		lock;		/* guards the following for writes */
+	unsigned long		nr_changes;	/* of the limit */
 	int			max_active;	/* as it was set last */
 	int			limit;		/* in force: that, or 0 while frozen */
 	int			allowed;	/* to run; more than limit after lowering it */
 	bool			changing;	/* the limit is being changed */
-	int			running;
-	bool			held;		/* MEET: items stay ... */
+	bool			held;		/* items stay ... */
 	int			nr_passes;	/* ... but for so many */
 	unsigned int		order_head;	/* ORDERED: order[] has what was queued */
 	unsigned int		order_tail;
@@ -164,6 +181,7 @@ static atomic_long_t nr_run;
 static atomic_long_t nr_cancelled;
 static atomic_long_t nr_limits;
 static atomic_long_t nr_meetings;
+static atomic_long_t nr_filled;
 static atomic_long_t nr_created;
 static atomic_long_t nr_frozen;
 static atomic_long_t nr_shares;
@@ -215,9 +233,10 @@ static void thaw(struct target *t)
 
 	if (t->limit)
 		return;
-	t->limit = t->max_active;
-	t->allowed = max(t->allowed, t->limit);
-	t->nr_events++;
+	WRITE_ONCE(t->limit, t->max_active);
+	WRITE_ONCE(t->allowed, max(t->allowed, t->limit));
+	/* pairs with begin_item(), see there */
+	smp_store_release(&t->nr_changes, t->nr_changes + 1);
 }
 
 /*
@@ -233,7 +252,7 @@ static void doze(struct target *t, unsigned int max_ms)
 	if (!schedule_timeout_interruptible(timeout) || !freezing(current))
 		return;
 	spin_lock(&t->lock);
-	t->limit = 0;
+	WRITE_ONCE(t->limit, 0);
 	spin_unlock(&t->lock);
 	atomic_long_inc(&nr_frozen);
 
@@ -247,17 +266,20 @@ static void doze(struct target *t, unsigned int max_ms)
 static void set_limit(struct target *t, int limit)
 {
 	spin_lock(&t->lock);
-	t->changing = true;
-	t->allowed = max(t->allowed, limit);
+	WRITE_ONCE(t->changing, true);
+	WRITE_ONCE(t->allowed, max(t->allowed, limit));
+	/* pairs with begin_item(), see there */
+	smp_store_release(&t->nr_changes, t->nr_changes + 1);
 	spin_unlock(&t->lock);
 
 	workqueue_set_max_active(t->wq, limit);
 
 	spin_lock(&t->lock);
-	t->changing = false;
+	WRITE_ONCE(t->changing, false);
 	t->max_active = limit;
-	t->limit = limit;
-	t->nr_events++;
+	WRITE_ONCE(t->limit, limit);
+	/* pairs with begin_item(), see there */
+	smp_store_release(&t->nr_changes, t->nr_changes + 1);
 	spin_unlock(&t->lock);
 	atomic_long_inc(&nr_limits);
 }
@@ -265,14 +287,13 @@ static void set_limit(struct target *t, int limit)
 static long nr_waiting(struct target *t)
 {
 	return atomic_long_read(&t->nr_queued) - atomic_long_read(&t->nr_cancelled) -
-		t->nr_started;
+		atomic_long_read(&t->nr_started);
 }
 
 /* whether no item can be started, as the limit is reached or none waits */
 static bool is_full(struct target *t)
 {
-	lockdep_assert_held(&t->lock);
-	return t->running >= t->limit || nr_waiting(t) <= 0;
+	return atomic_read(&t->running) >= READ_ONCE(t->limit) || nr_waiting(t) <= 0;
 }
 
 static void check_order(struct target *t, struct item *item)
@@ -286,25 +307,45 @@ static void check_order(struct target *t, struct item *item)
 			      first ? first - t->items : -1);
 }
 
+/*
+ * @running items have been seen to run, which are more than were allowed to after
+ * @nr_changes of the limit. Both say nothing if it has changed since.
+ */
+static void check_running(struct target *t, int running, unsigned long nr_changes)
+{
+	spin_lock(&t->lock);
+	if (t->nr_changes == nr_changes) {
+		if (!t->limit && !freezing(freezable_director))
+			thaw(t);
+		if (running > t->allowed)
+			wqtorture_err(t, "%d run and %d may, limit %d", running, t->allowed,
+				      t->limit);
+	}
+	spin_unlock(&t->lock);
+}
+
 static void begin_item(struct item *item)
 {
 	struct target *t = item->target;
+	unsigned long nr_changes;
+	int allowed, running;
+
+	/* pairs with set_limit() and thaw(): what was allowed then or later is seen */
+	nr_changes = smp_load_acquire(&t->nr_changes);
+	allowed = READ_ONCE(t->allowed);
 
 	if (atomic_inc_return(&item->nr_inside) != 1)
 		wqtorture_err(t, "item %td runs in two places at once", item - t->items);
 
-	spin_lock(&t->lock);
-	t->nr_started++;
-	t->nr_events++;
-	t->running++;
-	if (t->running > t->allowed && !t->limit && !freezing(freezable_director))
-		thaw(t);
-	if (t->running > t->allowed)
-		wqtorture_err(t, "%d run and %d may, limit %d", t->running, t->allowed,
-			      t->limit);
-	if (t->type->kind == ORDERED)
+	atomic_long_inc(&t->nr_started);
+	running = atomic_inc_return_relaxed(&t->running);
+	if (running > allowed)
+		check_running(t, running, nr_changes);
+	if (t->type->kind == ORDERED) {
+		spin_lock(&t->lock);
 		check_order(t, item);
-	spin_unlock(&t->lock);
+		spin_unlock(&t->lock);
+	}
 }
 
 static void check_shares(struct target *t, struct item *item)
@@ -334,14 +375,20 @@ static void end_item(struct item *item)
 {
 	struct target *t = item->target;
 
-	spin_lock(&t->lock);
-	t->nr_events++;
-	t->running--;
-	if (t->allowed > t->limit && !t->changing)
-		t->allowed--;
-	if (t->shares && fair)
+	/* first, lest those who are active but don't run yet are too many */
+	atomic_dec(&t->running);
+	atomic_long_inc(&t->nr_ended);
+	if (READ_ONCE(t->allowed) > READ_ONCE(t->limit) && !READ_ONCE(t->changing)) {
+		spin_lock(&t->lock);
+		if (t->allowed > t->limit && !t->changing)
+			WRITE_ONCE(t->allowed, t->allowed - 1);
+		spin_unlock(&t->lock);
+	}
+	if (t->shares && fair) {
+		spin_lock(&t->lock);
 		check_shares(t, item);
-	spin_unlock(&t->lock);
+		spin_unlock(&t->lock);
+	}
 
 	atomic_inc(&item->nr_run);
 	atomic_long_inc(&nr_run);
@@ -378,6 +425,18 @@ static void cancelled(struct item *item, bool pending)
 	atomic_inc(&item->nr_cancelled);
 	atomic_long_inc(&item->target->nr_cancelled);
 	atomic_long_inc(&nr_cancelled);
+}
+
+/* @item must not be disabled, which the function called doesn't tell */
+static void modify_item(struct item *item, unsigned long delay)
+{
+	struct target *t = item->target;
+
+	atomic_inc(&item->nr_queued);
+	atomic_long_inc(&t->nr_queued);
+	/* the timer of a CPU that is offline doesn't run */
+	cancelled(item, mod_delayed_work_on(delay ? WORK_CPU_UNBOUND : random_issue_cpu(), t->wq,
+					    &item->dwork, delay));
 }
 
 static void queue_in_order(struct item *item)
@@ -448,6 +507,11 @@ static void item_fn(struct work_struct *work)
 	begin_item(item);
 	switch (t->type->kind) {
 	case CHURN:
+		if (READ_ONCE(t->held)) {
+			wait_event(t->gate, may_leave(t));
+			break;
+		}
+		fallthrough;
 	case BRIEF:
 		work_at_random(item);
 		break;
@@ -492,6 +556,7 @@ static struct target *create_target(const struct target_type *type)
 	t->nr_items = nr_items;
 	t->type = type;
 	spin_lock_init(&t->lock);
+	init_rwsem(&t->calm);
 	init_waitqueue_head(&t->gate);
 	t->max_active = limit;
 	t->limit = limit;
@@ -521,33 +586,43 @@ static struct target *create_target(const struct target_type *type)
 static void open_gate(struct target *t)
 {
 	spin_lock(&t->lock);
-	t->held = false;
+	WRITE_ONCE(t->held, false);
 	spin_unlock(&t->lock);
 	wake_up_all(&t->gate);
 }
 
+static void close_gate(struct target *t)
+{
+	spin_lock(&t->lock);
+	WRITE_ONCE(t->held, true);
+	t->nr_passes = 0;
+	spin_unlock(&t->lock);
+}
+
 static bool is_idle(struct target *t)
 {
-	bool idle;
+	return nr_waiting(t) <= 0 && !atomic_read(&t->running);
+}
 
-	spin_lock(&t->lock);
-	idle = !t->running && nr_waiting(t) <= 0;
-	spin_unlock(&t->lock);
-	return idle;
+/* false when that takes too long */
+static bool await_idle(struct target *t)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(10 * stall_ms);
+
+	while (!is_idle(t) && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	return is_idle(t);
 }
 
 /* nobody queues any more; what is queued is given time to run unless in a @hurry */
 static void destroy_target(struct target *t, bool hurry)
 {
-	unsigned long end = jiffies + msecs_to_jiffies(10 * stall_ms);
 	unsigned int i;
 
 	open_gate(t);
-	while (!hurry && !is_idle(t) && time_before(jiffies, end))
-		schedule_timeout_uninterruptible(1);
-	if (!hurry && !is_idle(t)) {
+	if (!hurry && !await_idle(t)) {
 		wqtorture_err(t, "%ld items wait and %d run at the end, limit %d",
-			      nr_waiting(t), t->running, t->limit);
+			      nr_waiting(t), atomic_read(&t->running), t->limit);
 		/* so that there is an end */
 		for (i = 0; i < t->nr_items; i++) {
 			struct item *item = &t->items[i];
@@ -576,9 +651,7 @@ static bool await_full(struct target *t)
 	bool full;
 
 	do {
-		spin_lock(&t->lock);
 		full = is_full(t);
-		spin_unlock(&t->lock);
 		if (!full)
 			schedule_timeout_uninterruptible(1);
 	} while (!full && time_before(jiffies, end) && !torture_must_stop());
@@ -600,7 +673,7 @@ static void change_meeting(struct target *t)
 	}
 	case 3:
 		spin_lock(&t->lock);
-		t->nr_passes = get_random_u32_below(t->running + 1);
+		t->nr_passes = get_random_u32_below(atomic_read(&t->running) + 1);
 		spin_unlock(&t->lock);
 		wake_up_all(&t->gate);
 		break;
@@ -618,11 +691,7 @@ static void meet(struct target *t)
 	bool spread = get_random_u32_below(2);
 	bool full = true;
 
-	spin_lock(&t->lock);
-	t->held = true;
-	t->nr_passes = 0;
-	spin_unlock(&t->lock);
-
+	close_gate(t);
 	for (i = 0; i < nr; i++)
 		queue_item(&t->items[i], spread ? random_issue_cpu() : cpu, 0);
 	for (i = get_random_u32_below(8); full && i; i--) {
@@ -635,6 +704,35 @@ static void meet(struct target *t)
 	open_gate(t);
 	flush_workqueue(t->wq);
 	atomic_long_inc(&nr_meetings);
+}
+
+/*
+ * With all slots free, as many items as the limit allows run and no others, wherever
+ * the slots were when the last item ended. So none has been lost or made up before.
+ */
+static void fill(struct target *t)
+{
+	int limit = t->max_active;
+	int i;
+
+	down_write(&t->calm);
+	if (!await_idle(t)) {
+		wqtorture_err(t, "%ld items wait and %d run with none queued, limit %d",
+			      nr_waiting(t), atomic_read(&t->running), limit);
+		goto out;
+	}
+	close_gate(t);
+	for (i = 0; i < t->nr_items && nr_waiting(t) < 2 * limit + nr_nodes; i++)
+		queue_item(&t->items[i], random_issue_cpu(), 0);
+	if (!await_full(t) && !torture_must_stop())
+		wqtorture_err(t, "%d run and %ld wait on an idle workqueue, limit %d",
+			      atomic_read(&t->running), nr_waiting(t), limit);
+	nap(5);	/* so that one too many would start */
+	open_gate(t);
+	await_idle(t);
+	atomic_long_inc(&nr_filled);
+out:
+	up_write(&t->calm);
 }
 
 static void live_briefly(int slot)
@@ -674,8 +772,12 @@ static int wqtorture_director(void *arg)
 	do {
 		switch (type->kind) {
 		case CHURN:
-			set_limit(t, get_random_u32_below(max_active) + 1);
-			doze(t, 50);
+			if (!type->limit)
+				set_limit(t, get_random_u32_below(max_active) + 1);
+			doze(t, type->limit ? 500 : 50);
+			if (!(type->flags & WQ_FREEZABLE) &&
+			    (type->limit || !get_random_u32_below(32)))
+				fill(t);
 			break;
 		case MEET:
 			meet(t);
@@ -702,12 +804,20 @@ static void issue(struct item *item)
 		cancelled(item, cancel_delayed_work_sync(&item->dwork));
 		break;
 	case 2:
-		cancelled(item, disable_delayed_work(&item->dwork));
-		enable_delayed_work(&item->dwork);
+		if (item->target->type->limit) {
+			modify_item(item, get_random_u32_below(3));
+		} else {
+			cancelled(item, disable_delayed_work(&item->dwork));
+			enable_delayed_work(&item->dwork);
+		}
 		break;
 	case 3:
-		cancelled(item, disable_delayed_work_sync(&item->dwork));
-		enable_delayed_work(&item->dwork);
+		if (item->target->type->limit) {
+			modify_item(item, 0);
+		} else {
+			cancelled(item, disable_delayed_work_sync(&item->dwork));
+			enable_delayed_work(&item->dwork);
+		}
 		break;
 	case 4:
 		flush_delayed_work(&item->dwork);
@@ -745,6 +855,7 @@ static void issue_in_order(struct item *item)
 static int wqtorture_issuer(void *arg)
 {
 	int node = nodes[(long)arg % nr_nodes];
+	struct target *t;
 	int i, slot;
 
 	do {
@@ -754,8 +865,9 @@ static int wqtorture_issuer(void *arg)
 
 		/* fails when all are offline, and is undone when they go */
 		set_cpus_allowed_ptr(current, cpumask_of_node(node));
+		t = targets[slot];
+		down_read(&t->calm);
 		for (i = get_random_u32_below(2 * max_active); i; i--) {
-			struct target *t = targets[slot];
 			struct item *item = &t->items[get_random_u32_below(t->nr_items)];
 
 			if (types[slot].kind == CHURN)
@@ -763,6 +875,7 @@ static int wqtorture_issuer(void *arg)
 			else
 				issue_in_order(item);
 		}
+		up_read(&t->calm);
 		nap(5);
 		stutter_wait("wqtorture_issuer");
 	} while (!torture_must_stop());
@@ -775,14 +888,17 @@ static int wqtorture_issuer(void *arg)
 /* Samples are counted, so that time for which the whole machine stood is not. */
 static void watch(struct target *t)
 {
-	spin_lock(&t->lock);
-	if (is_full(t) || t->seen_events != t->nr_events)
+	unsigned long nr_events;
+
+	nr_events = atomic_long_read(&t->nr_started) + atomic_long_read(&t->nr_ended) +
+		READ_ONCE(t->nr_changes);
+	if (is_full(t) || t->seen_events != nr_events)
 		t->nr_stalled = 0;
 	else if (++t->nr_stalled == SAMPLES)
 		wqtorture_err(t, "%ld items wait for %d ms while %d run, limit %d",
-			      nr_waiting(t), stall_ms, t->running, t->limit);
-	t->seen_events = t->nr_events;
-	spin_unlock(&t->lock);
+			      nr_waiting(t), stall_ms, atomic_read(&t->running),
+			      READ_ONCE(t->limit));
+	t->seen_events = nr_events;
 }
 
 static int wqtorture_watchdog(void *unused)
@@ -802,12 +918,12 @@ static int wqtorture_watchdog(void *unused)
 
 static void print_stats(void)
 {
-	pr_alert("%s: nodes=%d items=%ld cancelled=%ld limits=%ld meetings=%ld created=%ld frozen=%ld shares=%ld errors=%d\n",
+	pr_alert("%s: nodes=%d items=%ld cancelled=%ld limits=%ld meetings=%ld filled=%ld created=%ld frozen=%ld shares=%ld errors=%d\n",
 		 torture_type, nr_nodes, atomic_long_read(&nr_run),
 		 atomic_long_read(&nr_cancelled), atomic_long_read(&nr_limits),
-		 atomic_long_read(&nr_meetings), atomic_long_read(&nr_created),
-		 atomic_long_read(&nr_frozen), atomic_long_read(&nr_shares),
-		 atomic_read(&nr_errors));
+		 atomic_long_read(&nr_meetings), atomic_long_read(&nr_filled),
+		 atomic_long_read(&nr_created), atomic_long_read(&nr_frozen),
+		 atomic_long_read(&nr_shares), atomic_read(&nr_errors));
 }
 
 static int wqtorture_stats(void *unused)
@@ -880,7 +996,7 @@ static int __init start_tasks(void)
 	int i, j, ret;
 
 	for (i = 0; i < ARRAY_SIZE(types); i++) {
-		if (types[i].limit)
+		if (types[i].kind == ORDERED || types[i].kind == FAIR)
 			continue;
 		ret = torture_create_kthread(wqtorture_director, (void *)&types[i], directors[i]);
 		if (ret)

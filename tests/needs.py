@@ -112,6 +112,7 @@ TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
+RT = Kernel("rt")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Seen failing: against a kernel without one of the suites.
 from collections.abc import Callable
 
 import pytest
-from needs import DEBUG, FIND, TEST, Boot, Suites
+from needs import DEBUG, FIND, RT, TEST, Boot, Suites
 
 from wqlab.kunit import Report
 from wqlab.vm import Record
@@ -19,6 +19,7 @@ BOOTS = {
         # larger machines take minutes to come up with these
         (DEBUG, ("single",)),
         (FIND, ("single", "one-llc-12")),
+        (RT, ("one-llc-12",)),
     )
     for machine in machines
 }
@@ -32,7 +33,7 @@ SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
             name,
             marks=[
                 pytest.mark.needs(Suites(boot)),
-                pytest.mark.tier("full" if boot.kernel == FIND else "test"),
+                pytest.mark.tier("full" if boot.kernel in (FIND, RT) else "test"),
             ],
         )
         for name, boot in BOOTS.items()

@@ -8,7 +8,7 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 """
 
 import pytest
-from needs import DEBUG, FIND, KCSAN, SLOWER, TEST, Boot
+from needs import DEBUG, FIND, KCSAN, RT, SLOWER, TEST, Boot
 
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
@@ -24,7 +24,7 @@ RUNS = {
 # Seconds for each run, without --torture-secs
 SECS = {TEST: 20, DEBUG: 10}
 FULL_SECS = 60
-ONLY_FULL = [FIND, KCSAN]
+ONLY_FULL = [FIND, KCSAN, RT]
 # and elsewhere all but these, of each kernel
 ALWAYS = {
     TEST: ("nodes-2x1", "nodes-4", "nodes-4-cpuless-disturbed"),
@@ -63,7 +63,7 @@ def test_torture(record: Record, disturb: tuple[str, ...], shares: bool) -> None
     assert number["errors"] == "0"
     scenario = find_scenario(record.scenario)
     assert int(number["nodes"]) == len([cpus for cpus in scenario.nodes if cpus])
-    wanted = {"items", "cancelled", "limits", "meetings", "created"}
+    wanted = {"items", "cancelled", "limits", "meetings", "filled", "created"}
     wanted |= {"frozen"} if "freeze" in disturb else set()
     wanted |= {"shares"} if shares else set()
     assert not {name for name in wanted if int(number[name]) < 1}
