@@ -1669,6 +1669,30 @@ static void slots_are_kept_for_a_turn(struct kunit *test)
 	}
 }
 
+/* Catches slots of which all together are kept for no longer than one. */
+static void more_slots_are_kept_for_longer(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	int tries, i, nr = -1;
+
+	for (tries = 0; tries < 100 && nr < 0; tries++) {
+		unsigned long start = jiffies;
+
+		for (i = 0; i < NR_SLOT_ITEMS; i++)
+			slots_queue(slots, 0);
+		slots_queue(slots, 1);
+		/* all but one of those that have been waiting are activated */
+		for (i = 4; i < NR_SLOT_ITEMS - 1; i++)
+			slots_end(slots, 0);
+		if (!time_after(jiffies, start))
+			nr = slots->pools[1].pwq->nr_active;
+		while (slots_end(slots, 0) || slots_end(slots, 1))
+			;
+		expect_slots(test, slots, "try", tries);
+	}
+	KUNIT_EXPECT_EQ(test, nr, 0);
+}
+
 /* Catches pools that are left out, or come before it's their turn. */
 static void slots_are_given_in_order(struct kunit *test)
 {
@@ -1717,6 +1741,7 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(slots_are_refused),
 	KUNIT_CASE(slots_of_released_pwqs_come_back),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
+	KUNIT_CASE(more_slots_are_kept_for_longer),
 	KUNIT_CASE(slots_are_given_in_order),
 	{}
 };
@@ -2006,6 +2031,8 @@ static void raise_limit(struct kunit *test, unsigned int flags)
 	struct completion release;
 
 	KUNIT_ASSERT_NOT_NULL(test, wq);
+	if (flags & WQ_UNBOUND)
+		set_nice(test, wq, -7);	/* a pool that nobody else uses */
 	init_completion(&release);
 	init_step(&first, &release);
 	init_step(&second, NULL);
