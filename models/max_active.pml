@@ -1,34 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How an unbound workqueue keeps its max_active exact: a model for Spin.
+ * How an unbound workqueue keeps its max_active exact: a model for Spin. The names are
+ * those of kernel/workqueue.c.
  *
- * Three nodes and four pwqs, each on a pool of its own: pwqs 0 and 1 are on node 0,
- * pwq 2 on node 1, pwq 3 on node 2; with NO_NODE a fifth one on the entry for pools
- * without a node. CPUS processes queue, complete and cancel items of any pwq, in any
- * order and at any time, so as many of these overlap. With LIMITS, another process sets
- * max_active that many times, to any value from 0 (freezing) to MAX and at last to MAX.
- * With RELEASE, pwq 0 goes away once it has no items. With ORDERED, too, and pwq 2,
- * where items go when all of pwq 0 have been queued, is plugged until then.
+ * Four pwqs, each on a pool of its own; with SHARED, pwqs 0 and 1 are on the same one.
+ * CPUS processes queue, complete and cancel items of any pwq, in any order and at any
+ * time, so as many of these overlap. FLUSHES barriers are linked behind items that wait.
+ * With LIMITS, another process sets max_active that many times, to any value from 0
+ * (freezing) to MAX and at last to MAX. With RELEASE, pwq 0 goes away once it has no
+ * items. With ORDERED, too, and pwq 2, where items go when all of pwq 0 have been queued,
+ * is plugged until then.
  *
- * wq->active_lock, A here, nests inside pool locks. It protects nr_spare, spread, max,
- * the used nodes and who waits. A pwq's counts are protected by its pool's lock. That a
- * pwq is pending is written under both, but for one without references, where A
- * suffices. Release reads it with no lock held, the one such access to plain data.
+ * wq->active_lock, A here, nests inside pool locks. It protects nr_spare, max and which
+ * pwqs are open. A pwq's counts are protected by its pool's lock. That a pwq is pending
+ * is written under both. nr_spare is read without A where a slot is accepted: until
+ * whoever lowers max_active has had the pool's lock, that may find an older value.
  *
- * What is changed without A is a node's nr_free: free slots that the node holds, or
- * CLOSED. This is done by atomic operations on that one word, each a single step. They
- * may fail for a value that they read too late: at any time a node's free slots can be
- * missed, but for a CPU that holds A and puts one back, which knows if the node is open.
- * The store that opens a node is a plain one, under A. It goes through a store buffer
- * that gets empty in any order (TSO and weaker), before A is released.
+ * What is changed without A is a pwq's nr_free: free slots that it holds, or CLOSED.
+ * Whoever has the pool's lock takes and puts slots there by atomic operations on that
+ * one word, each a single step. They fail if there is none to take, or if it's closed,
+ * and may fail for a value that they read too late: at any time a pwq's free slots can
+ * be missed, but for a CPU that holds A. Under A, a single exchange closes a pwq. What
+ * is left to it is stored in a later step, before A is released. The store that opens a
+ * pwq, under both locks, is seen by nobody else before that.
+ *
+ * An item is executed and done in one step, as until then only its slot matters. This
+ * takes a worker that looks for items. One is there after a kick, and then for as long
+ * as there are items: it kicks the pool for the next one when it starts on an item, and
+ * looks for more when it's done. Cancelling takes no worker.
  *
  * What nobody else can see is merged into one step: code under A that touches no nr_free
  * and no other lock, and code under a pool's lock before it takes A.
  *
- * When nobody waits, spare slots are spread over the nodes or not, freely. So what is
- * proved holds for every threshold.
+ * A pwq gets any number of the spare slots, and its turn may end with any item. So what
+ * is proved holds for any number of shares and for any length of a jiffy.
  *
- * Each BREAK_* is a mistake that the verifier has to find.
+ * Proved: never are more items active than max_active allows, slots add up, and when
+ * nothing can happen any more all items are done. No item waits while a slot is spare or
+ * a pwq is open, unless whoever has set max_active is about to pass slots on. A pwq that
+ * has items never looks empty. A pwq that waits is passed a slot after PWQS - 1 others
+ * were at most, and what these keep is limited as well. Each BREAK_* is a mistake that
+ * the verifier has to find.
  */
 
 #ifndef CPUS
@@ -37,11 +49,17 @@
 #ifndef MAX
 #define MAX 2
 #endif
+#ifndef BATCH
+#define BATCH 1
+#endif
 #ifndef ITEMS
-#define ITEMS 2, 1, 1, 1	/* how many of each pwq */
+#define ITEMS 2, 1, 1, 0	/* how many of each pwq */
 #endif
 #ifndef CANCELS
 #define CANCELS 0
+#endif
+#ifndef FLUSHES
+#define FLUSHES 0
 #endif
 #ifndef LIMITS
 #define LIMITS 0
@@ -49,94 +67,109 @@
 #ifdef ORDERED
 #define RELEASE
 #endif
+#ifndef DFL
+#ifdef RELEASE
+#define DFL 2		/* whose pool is locked by whoever sets max_active */
+#else
+#define DFL 0
+#endif
+#endif
 
 #define CLOSED	(-1)
-#define NODE(p)	((p) <= 1 -> 0 : (p) - 1)
-
-#ifdef NO_NODE
-#define NODES	4
-#define PWQS	5
-#define ALL_NODES(ok)	(ok(0) && ok(1) && ok(2) && ok(3))
-#define ALL_PWQS(ok)	(ok(0) && ok(1) && ok(2) && ok(3) && ok(4))
-#define SUM_NODES(nr)	(nr(0) + nr(1) + nr(2) + nr(3))
-#define SUM_PWQS(nr)	(nr(0) + nr(1) + nr(2) + nr(3) + nr(4))
-#define PICK(can) \
-	if :: can(0) -> p = 0 :: can(1) -> p = 1 :: can(2) -> p = 2 :: can(3) -> p = 3 \
-	:: can(4) -> p = 4 fi
-#else
-#define NODES	3
 #define PWQS	4
-#define ALL_NODES(ok)	(ok(0) && ok(1) && ok(2))
 #define ALL_PWQS(ok)	(ok(0) && ok(1) && ok(2) && ok(3))
-#define SUM_NODES(nr)	(nr(0) + nr(1) + nr(2))
 #define SUM_PWQS(nr)	(nr(0) + nr(1) + nr(2) + nr(3))
 #define PICK(can) \
 	if :: can(0) -> p = 0 :: can(1) -> p = 1 :: can(2) -> p = 2 :: can(3) -> p = 3 fi
+
+#ifdef SHARED
+#define POOL(p)	((p) == 1 -> 0 : (p))
+#define WORK(p)	((p) <= 1 -> WORKLIST(0) + WORKLIST(1) : WORKLIST(p))
+#else
+#define POOL(p)	(p)
+#define WORK(p)	WORKLIST(p)
 #endif
-#define NO_POOL	PWQS
 
 /* Under A. */
 bool A;
 short nr_spare = MAX;
 byte max = MAX;
-bool spread;
-byte nr_used;
-bool used[NODES];
-chan waiting_nodes = [NODES] of { byte };
-chan pending_pwqs[NODES] = [2] of { byte };
+chan open_pwqs = [PWQS] of { byte };
+chan pending_pwqs = [PWQS] of { byte };
 
-/* Atomic words, and the stores to them that cannot be seen yet. */
-short nr_free[NODES] = CLOSED;
-chan buffer = [NODES] of { byte, short };
+/* Atomic words. */
+short nr_free[PWQS] = CLOSED;
 
 /* Under the pool's lock; pending under A too. */
-bool pool[PWQS];
+bool pool[PWQS];	/* locked */
+bool kicked[PWQS];	/* a worker of the pool looks for items */
+byte worklist[PWQS];	/* active items that nobody executes yet */
+byte barriers[PWQS];	/* behind them */
 bool pending[PWQS];
 bool plugged[PWQS];
+byte nr_active[PWQS];
 byte nr_inactive[PWQS];
-byte nr_running[PWQS];
+bool linked[PWQS];	/* a barrier is linked behind one of the latter */
+byte nr_keep[PWQS];
 byte refcnt[PWQS];	/* items that are not done yet */
 bool released[PWQS];	/* no items may come */
 
 /* What is left to do. */
 byte items[PWQS] = { ITEMS };
 byte cancels = CANCELS;
+byte flushes = FLUSHES;
 
 /* For the proof only. */
-byte nr_active;		/* slots in use */
-byte coming;		/* those who dropped A on their way to hand out a slot */
-bool filling;		/* whoever set max_active will hand out all */
+byte nr_used;		/* slots of active items */
+byte nr_passed;		/* slots that somebody has at hand */
+byte limit = MAX;	/* slots that may be in use */
+bool filling;		/* whoever set max_active will pass on all */
+bool was_spare;		/* ... and found nr_spare not negative */
+byte nr_reset;		/* ... and had the locks of so many pwqs */
 bool freed[PWQS];
-byte passed[NODES];	/* slots that others got while this node waits */
+byte passes[PWQS];	/* times that others were passed a slot while this pwq waits */
+byte keeps[PWQS];	/* ... and that they kept one */
 bool set_up;
 
 #define LEFT(p)		items[p]
-#define REFS(p)		refcnt[p]
-#define FREE(n)		(nr_free[n] > 0 -> nr_free[n] : 0)
-#define WAITING(p)	(pending[p] -> nr_inactive[p] : 0)
+#define REFS(p)		(refcnt[p] + barriers[p])
+#define FREE(p)		(nr_free[p] > 0 && !freed[p] -> nr_free[p] : 0)
+#define WORKLIST(p)	(worklist[p] + barriers[p])
 
 #ifdef ORDERED
 #define IN_ORDER(p)	(p == 0 || items[0] == 0)
 #else
 #define IN_ORDER(p)	true
 #endif
-#define CAN_QUEUE(p)	(items[p] && !pool[p] && !released[p] && IN_ORDER(p))
-#define CAN_COMPLETE(p)	(nr_running[p] && !pool[p])
-#define CAN_CANCEL(p)	(cancels && nr_inactive[p] && !pool[p])
+#define CAN_QUEUE(p)	(items[p] && !pool[POOL(p)] && !released[p] && IN_ORDER(p))
+#define CAN_EXECUTE(p)	(worklist[p] && kicked[POOL(p)] && !pool[POOL(p)])
+#define CAN_FINISH(p)	(barriers[p] && kicked[POOL(p)] && !pool[POOL(p)])
+#define CAN_CANCEL(p)	(cancels && worklist[p] && !pool[POOL(p)])
+#define CAN_DROP(p)	(cancels && nr_inactive[p] && !pool[POOL(p)])
+#define CAN_FLUSH(p)	(flushes && nr_inactive[p] && !linked[p] && !pool[POOL(p)])
 
-#define PWQ_LINKED(p)	(pool[p] || nr_inactive[p] == 0 || pending[p] || plugged[p])
-#define NODE_LINKED(n)	(waiting_nodes ?? [n] -> len(pending_pwqs[n]) > 0 : \
-						 len(pending_pwqs[n]) == 0)
-#define NODE_OPEN(n)	(nr_free[n] == CLOSED || (used[n] && spread && nr_free[n] >= 0))
-#define NODE_PASSED(n)	(passed[n] < NODES)
+#define PWQ_CLOSED(p)	(nr_free[p] < 0)
+#define PWQ_LISTED(p)	((open_pwqs ?? [p] -> true : false) == (nr_free[p] >= 0))
+#define PWQ_WAITS(p)	(pool[POOL(p)] || pending[p] == (nr_inactive[p] > 0 && !plugged[p]))
+#define PWQ_DRAINS(p)	(pool[POOL(p)] || refcnt[p] == 0 || nr_active[p] + nr_inactive[p] > 0)
+#define PWQ_IS_FAIR(p)	(passes[p] < PWQS)
+/* for each item then active or about to be done: in turns, before them, with slots at hand */
+#define PWQ_IS_KIND(p)	(keeps[p] <= BATCH * (MAX + CPUS) * (2 * (PWQS - 1) + MAX))
+
+#ifdef BREAK_OPEN_WHILE_SOME_WAIT
+#define SOME_WAIT(p)	pending[p]
+#else
+#define SOME_WAIT(p)	(len(pending_pwqs) > 0)
+#endif
 
 /* What is true whenever A is free. */
-#define SLOTS_ADD_UP	(nr_active + nr_spare + SUM_NODES(FREE) == max)
-#define NONE_FORGOTTEN	(filling || SUM_PWQS(WAITING) == 0 || \
-			 (nr_spare <= coming && SUM_NODES(FREE) == 0))
-#define SPREAD_IF_FREE	(!spread || (nr_spare == 0 && len(waiting_nodes) == 0))
-#define ALL_OPEN	ALL_NODES(NODE_OPEN)
-#define ALL_LINKED	(ALL_PWQS(PWQ_LINKED) && ALL_NODES(NODE_LINKED))
+#define SLOTS_ADD_UP	(nr_used + nr_passed + nr_spare + SUM_PWQS(FREE) == max)
+#define NONE_FORGOTTEN	(len(pending_pwqs) == 0 || \
+			 ((filling || nr_spare <= 0) && ALL_PWQS(PWQ_CLOSED)))
+#define NONE_TOO_MANY	(nr_spare >= 0 || ALL_PWQS(PWQ_CLOSED))
+#define ALL_LISTED	(len(open_pwqs) <= max && ALL_PWQS(PWQ_LISTED))
+#define ALL_WAIT	ALL_PWQS(PWQ_WAITS)
+#define ALL_DRAIN	ALL_PWQS(PWQ_DRAINS)
 
 #ifndef NO_MONITOR
 /* Blocked for ever if that is so, and then adds no states. */
@@ -144,63 +177,75 @@ active proctype monitor()
 {
 end:
 	atomic {
-		!A && set_up && !(SLOTS_ADD_UP && NONE_FORGOTTEN && SPREAD_IF_FREE &&
-				  ALL_OPEN && ALL_LINKED) ->
+		!A && set_up && !(SLOTS_ADD_UP && NONE_FORGOTTEN && NONE_TOO_MANY &&
+				  ALL_LISTED && ALL_WAIT && ALL_DRAIN) ->
 		assert(SLOTS_ADD_UP);
 		assert(NONE_FORGOTTEN);
-		assert(SPREAD_IF_FREE);
-		assert(ALL_OPEN);
-		assert(ALL_LINKED)
+		assert(NONE_TOO_MANY);
+		assert(ALL_LISTED);
+		assert(ALL_WAIT);
+		assert(ALL_DRAIN)
 	}
 }
 #endif
-
-/* The store buffer of the CPU that holds A. */
-active proctype store_buffer()
-{
-	short f;
-end:
-	do
-	:: atomic { buffer ?? 0, f -> nr_free[0] = f; f = 0 }
-	:: atomic { buffer ?? 1, f -> nr_free[1] = f; f = 0 }
-	:: atomic { buffer ?? 2, f -> nr_free[2] = f; f = 0 }
-#ifdef NO_NODE
-	:: atomic { buffer ?? 3, f -> nr_free[3] = f; f = 0 }
-#endif
-	od
-}
-
-/* An item of p starts. Nodes other than p's that wait have been passed once more. */
-inline start(p)
-{
-	assert(nr_active < max);
-#ifdef ORDERED
-	assert(p == 0 || refcnt[0] == 0);
-#endif
-	nr_active++;
-	nr_running[p]++;
-	passed[0] = (NODE(p) != 0 && waiting_nodes ?? [0] -> passed[0] + 1 : 0);
-	passed[1] = (NODE(p) != 1 && waiting_nodes ?? [1] -> passed[1] + 1 : 0);
-	passed[2] = (NODE(p) != 2 && waiting_nodes ?? [2] -> passed[2] + 1 : 0);
-#ifdef NO_NODE
-	passed[3] = (NODE(p) != 3 && waiting_nodes ?? [3] -> passed[3] + 1 : 0);
-#endif
-	assert(ALL_NODES(NODE_PASSED))
-}
 
 inline lock_A()
 {
 	!A -> A = true
 }
 
+inline kick(p)
+{
+	kicked[POOL(p)] = WORK(p) > 0
+}
+
+/* An item of p has a slot. */
+inline start(p)
+{
+	assert(nr_used < limit);
+#ifdef ORDERED
+	assert(p == 0 || refcnt[0] == 0);
+#endif
+	nr_used++;
+	nr_active[p]++;
+	worklist[p]++
+}
+
+/* The barrier of an item that doesn't wait anymore. */
+inline move_linked(p)
+{
+	if
+	:: linked[p] -> linked[p] = false; barriers[p]++
+	:: linked[p] && nr_inactive[p] > 0
+	:: else
+	fi
+}
+
+/* An item of p that waits has a slot. */
+inline activate(p)
+{
+	start(p);
+	nr_inactive[p]--;
+	move_linked(p)
+}
+
+/* Under both locks. */
+inline open(p, nr)
+{
+	if
+#ifdef BREAK_OPEN_OVERWRITES
+	:: open_pwqs ?? [eval(p)] -> nr_free[p] = nr
+#else
+	:: open_pwqs ?? [eval(p)] -> nr_free[p] = nr_free[p] + nr
+#endif
+	:: else -> open_pwqs ! p; nr_free[p] = nr
+	fi
+}
+
 inline set_pending(p)
 {
 	pending[p] = true;
-	pending_pwqs[NODE(p)] ! p;
-	if
-	:: waiting_nodes ?? [eval(NODE(p))]
-	:: else -> waiting_nodes ! NODE(p)
-	fi
+	pending_pwqs ! p
 }
 
 /* Harmless if p is not pending. */
@@ -209,242 +254,198 @@ inline clear_pending(p)
 	if
 	:: pending[p] ->
 		pending[p] = false;
-		pending_pwqs[NODE(p)] ?? eval(p);
-		if
-		:: len(pending_pwqs[NODE(p)]) == 0 ->
-			waiting_nodes ?? eval(NODE(p));
-			passed[NODE(p)] = 0
-		:: else
-		fi
+		pending_pwqs ?? eval(p);
+		passes[p] = 0;
+		keeps[p] = 0
 	:: else
 	fi
 }
 
-/* Under A: takes all free slots from the nodes. */
-inline collect()
+/* A slot is passed to p. */
+inline count_pass(p)
 {
-	if
-	:: spread ->
-		do
-		:: atomic { i < NODES ->
-			f = nr_free[i];
-#ifdef BREAK_COLLECT_IN_TWO
-			}
-			atomic { true ->
-#endif
-			nr_free[i] = CLOSED;
-#ifdef BREAK_COLLECT_CLOSED
-			nr_spare = nr_spare + (used[i] -> f : 0);
-#else
-			nr_spare = nr_spare + (f > 0 -> f : 0);
-#endif
-			f = 0;
-			i++ }
-		:: atomic { else -> i = 0; spread = false; break }
-		od
-	:: else
-	fi
+	passes[0] = (p != 0 && pending[0] -> passes[0] + 1 : 0);
+	passes[1] = (p != 1 && pending[1] -> passes[1] + 1 : 0);
+	passes[2] = (p != 2 && pending[2] -> passes[2] + 1 : 0);
+	passes[3] = (p != 3 && pending[3] -> passes[3] + 1 : 0);
+	keeps[p] = 0;
+	assert(ALL_PWQS(PWQ_IS_FAIR))
 }
 
-/* Under A, nobody waits: the used nodes get the spare slots. A is released. */
-inline spread_and_unlock_A(n)
+/* p keeps a slot. */
+inline count_keep(p)
 {
-	atomic {
-		for (i : 0 .. NODES - 1) {
-			if
-			:: used[i] ->
-				buffer ! i, nr_spare / nr_used + (i == n -> nr_spare % nr_used : 0)
-			:: else
-			fi
-		}
-		i = 0;
-		nr_spare = 0;
-		spread = true
-	}
-#ifndef BREAK_UNLOCK_WITHOUT_RELEASE
-	empty(buffer);
-#endif
-	A = false
+	keeps[0] = (p != 0 && pending[0] -> keeps[0] + 1 : 0);
+	keeps[1] = (p != 1 && pending[1] -> keeps[1] + 1 : 0);
+	keeps[2] = (p != 2 && pending[2] -> keeps[2] + 1 : 0);
+	keeps[3] = (p != 3 && pending[3] -> keeps[3] + 1 : 0);
+	assert(ALL_PWQS(PWQ_IS_KIND))
 }
 
 #define NO	0
 #define YES	1
 #define ASK	2
 
-/* With p's pool locked: gets a slot of p's node, or tells to ask for one under A. */
-inline get_local(p)
-{
-	if
-	:: plugged[p] || pending[p] -> got = NO
-	:: else ->
-		if
-		:: nr_free[NODE(p)] > 0 ->
-			nr_free[NODE(p)]--;
-			start(p);
-			got = YES
-		:: got = ASK
-		fi
-	fi
-}
-
-/* With p's pool locked: gets a slot of any node, or p is pending. */
-inline get_any(p)
+/* With p's pool locked: gets a slot, or p is pending. Goes on at has_asked. */
+inline get_slot(p)
 {
 	atomic {
 		lock_A();
 		if
-		:: !used[NODE(p)] -> used[NODE(p)] = true; nr_used++
+		:: nr_free[p] > 0 -> nr_free[p]--; got = YES
+		:: else ->
+			if
+#ifdef BREAK_JUMP_THE_LINE
+			:: nr_spare > 0 ->
+#else
+			:: nr_spare > 0 && len(pending_pwqs) == 0 ->
+#endif
+				select (f : 1 .. nr_spare);
+				nr_spare = nr_spare - f;
+				open(p, f - 1);
+				f = 0;
+				got = YES
+#ifndef BREAK_DO_NOT_STEAL
+			:: nr_spare <= 0 && len(pending_pwqs) == 0 -> got = ASK
+#endif
+			:: else -> got = NO
+			fi
+		fi
+	}
+	do
+	:: atomic { got == ASK && f == 0 && len(open_pwqs) > 0 ->
+		open_pwqs ? q;
+		assert(!freed[q]);
+		f = nr_free[q];
+#ifdef BREAK_STEAL_IN_TWO
+		}
+		atomic { true ->
+#endif
+		nr_free[q] = CLOSED }
+	:: atomic { else ->
+		if
+#ifndef BREAK_SLOT_IS_LOST
+		:: f > 1 -> open_pwqs ! q; nr_free[q] = f / 2
+#endif
 		:: else
 		fi;
 		if
-		:: nr_free[NODE(p)] > 0 ->
-			nr_free[NODE(p)]--;
-			start(p);
-			got = YES;
-			A = false
-		:: true
-		fi
-	}
-	if
-	:: got == YES
-	:: else ->
-#ifndef BREAK_WAITER_DOES_NOT_COLLECT
-		collect();
-#endif
+		:: got == ASK && f > 0 -> open(p, f - f / 2 - 1); f = 0; got = YES
+		:: got == ASK && f == 0 -> got = NO
+		:: else
+		fi;
 		if
-		:: atomic {
-#if defined(BREAK_JUMP_THE_LINE)
-			nr_spare > 0 ->
-#elif defined(BREAK_PASS_OWN_PWQ)
-			nr_spare > 0 && (len(waiting_nodes) == 0 || pending[p]) ->
-#else
-			nr_spare > 0 && len(waiting_nodes) == 0 ->
-#endif
-			nr_spare--;
-			start(p);
-			got = YES }
-			if
-			:: nr_spare > 0 && len(waiting_nodes) == 0 -> spread_and_unlock_A(NODE(p))
-			:: A = false
-			fi
-		:: atomic { else ->
-#ifdef BREAK_PASS_OWN_PWQ
-			if
-			:: pending[p]
-			:: else -> set_pending(p)
-			fi;
-#else
-			set_pending(p);
-#endif
-			got = NO;
-			A = false }
-		fi
-	fi
+		:: got == YES -> start(p)
+		:: got == NO -> set_pending(p)
+		fi;
+		q = 0;
+		A = false;
+		goto has_asked }
+	od
 }
 
 /*
- * A is held, and caller's pool unless it is NO_POOL. Gives a spare slot to a pwq that
- * waits, unless there is none of either. A is released, caller's pool is held again.
+ * With the pool mine locked: puts back a slot that was refused and, from next on with A
+ * held, passes one to a pwq that waits. Goes on at done if none is spare or nobody waits.
+ * Else q got it or refused it, and relock() has to follow.
  */
-inline hand_out(caller)
+inline pass_slot(mine)
 {
-	locked = caller;
-retry:
-	atomic {
-		if
-		:: nr_spare <= 0 || len(waiting_nodes) == 0 ->
-			got = NO;
-#if LIMITS
-			filling = filling && caller != NO_POOL;
-#endif
-			goto unlock
-		:: else
-		fi;
-		waiting_nodes ? <n>;
-		pending_pwqs[n] ? <q>;
-		assert(!freed[q]);
-		if
-		:: q == locked -> goto activate
-		:: q != locked && locked == NO_POOL
-		:: else -> pool[locked] = false
-		fi;
-		locked = q
-	}
-	atomic {
-		if
-		:: !pool[q] -> pool[q] = true
-		:: else -> A = false; coming = coming + (caller != NO_POOL); goto dance
-		fi;
-activate:
-		assert(!freed[q]);
-		if
-		:: nr_inactive[q] == 0 ->
-#ifndef BREAK_EMPTY_PWQ_STAYS_PENDING
-			clear_pending(q);
-#endif
-			goto retry
-		:: else
-		fi;
-		nr_spare--;
-		start(q);
-		nr_inactive[q]--;
-		clear_pending(q);
-		if
-		:: nr_inactive[q] > 0 -> set_pending(q)
-		:: else
-		fi;
-		if
-#ifdef BREAK_NODE_STAYS_FIRST
-		:: nr_inactive[q] > 0 ->
-#else
-		:: len(pending_pwqs[n]) > 0 ->
-#endif
-			waiting_nodes ?? eval(n);
-			waiting_nodes ! n
-		:: else
-		fi;
-		got = YES;
-		goto unlock
-	}
-dance:
-	atomic { !pool[locked] -> pool[locked] = true }
 	atomic {
 		lock_A();
-		coming = coming - (caller != NO_POOL);
-#ifdef BREAK_NO_SECOND_LOOK
-		goto activate
-#else
-		goto retry
+		nr_passed--;
+#ifndef BREAK_REFUSED_SLOT_IS_LOST
+		nr_spare++;
 #endif
-	}
-unlock:
-	atomic {
-#ifndef BREAK_RELOCK_UNDER_A
-		A = false;
-#endif
+next:
 		if
-		:: locked != caller -> pool[locked] = false
+		:: nr_spare <= 0 || len(pending_pwqs) == 0 -> A = false; goto done
+		:: else
+		fi;
+#ifdef BREAK_STAYS_FIRST
+		pending_pwqs ? <q>;
+#else
+		pending_pwqs ? q;
+		pending_pwqs ! q;
+#endif
+		assert(!freed[q]);
+		count_pass(q);
+		nr_spare--;
+		nr_passed++;
+		A = false;
+		if
+#ifndef BREAK_LOCK_TWO_POOLS
+		:: mine != POOL(q) -> pool[mine] = false
+#endif
 		:: else
 		fi
 	}
-	if
-	:: locked != caller && caller != NO_POOL -> atomic { !pool[caller] -> pool[caller] = true }
-	:: else
-	fi;
 	atomic {
-#ifdef BREAK_RELOCK_UNDER_A
-		A = false;
+		if
+		:: mine == POOL(q)
+		:: mine != POOL(q) && !pool[POOL(q)] -> pool[POOL(q)] = true
+		fi;
+		if
+#ifdef BREAK_ACCEPT_WHEN_LOWERED
+		:: nr_inactive[q] > 0 ->
+#else
+		:: nr_inactive[q] > 0 && (nr_spare >= 0 || (was_spare && q >= nr_reset)) ->
 #endif
-		locked = NO_POOL;
-		n = 0;
-		q = 0
+			nr_keep[q] = BATCH * (nr_active[q] > 1 -> nr_active[q] : 1);
+			nr_passed--;
+			activate(q);
+			got = YES
+		:: nr_inactive[q] == 0 || nr_spare < 0 -> got = NO
+		fi;
+		if
+		:: got == YES && nr_inactive[q] == 0 -> goto was_last
+		:: else -> goto unlock
+		fi
 	}
+was_last:
+	atomic {
+		lock_A();
+#ifndef BREAK_EMPTY_STAYS_PENDING
+		clear_pending(q);
+#endif
+		A = false;
+unlock:
+		if
+		:: mine != POOL(q) ->
+#ifndef BREAK_NO_KICK
+			if
+			:: got == YES -> kick(q)
+			:: else
+			fi;
+#endif
+			pool[POOL(q)] = false
+		:: else
+		fi
+	}
+}
+
+inline relock(mine)
+{
+#ifndef BREAK_LOCK_TWO_POOLS
+	if
+	:: mine == POOL(q)
+	:: mine != POOL(q) && !pool[mine] -> pool[mine] = true
+	fi;
+#endif
+	q = 0;
+	if
+	:: got == NO -> goto put_back
+	:: got == YES
+	fi
 }
 
 proctype cpu()
 {
-	byte p, q, n, i, got, locked = NO_POOL;
+	byte p, q, got;
 	short f;
+#ifdef BREAK_CANCEL_DOES_NOT_KICK
+	bool worker;
+#endif
 
 again:
 	do
@@ -455,91 +456,175 @@ again:
 		PICK(CAN_QUEUE);
 		items[p]--;
 		refcnt[p]++;
-#ifndef BREAK_PASS_OWN_PWQ
 		if
-		:: nr_inactive[p] > 0 -> nr_inactive[p]++; p = 0; goto again
-		:: else
+		:: nr_inactive[p] > 0 || plugged[p] -> got = NO
+		:: nr_inactive[p] == 0 && !plugged[p] && nr_free[p] > 0 ->
+			nr_free[p]--;
+			start(p);
+			got = YES
+		:: nr_inactive[p] == 0 && !plugged[p] -> pool[POOL(p)] = true; goto ask
 		fi;
-		get_local(p);
-#else
-		got = (plugged[p] -> NO : ASK);
-#endif
+has_asked:
 		if
-		:: got == YES -> p = 0; got = 0; goto again
-		:: got == NO -> nr_inactive[p]++; p = 0; goto again
-		:: got == ASK -> pool[p] = true
-		fi
+		:: got == YES -> kick(p)
+		:: got == NO -> nr_inactive[p]++
+		fi;
+		pool[POOL(p)] = false;
+		p = 0;
+		got = 0;
+		goto again
 		}
-		get_any(p);
-		atomic {
-			if
-			:: got == YES -> assert(nr_inactive[p] == 0)	/* first in, first out */
-			:: got == NO -> nr_inactive[p]++
-			fi;
-			pool[p] = false;
-			p = 0;
-			got = 0
-		}
+ask:
+		get_slot(p)
 
-	/* An item is done, or is cancelled after it was started. */
+	/* An item that has a slot is done, or is cancelled. */
 	:: atomic {
-		PICK(CAN_COMPLETE);
-		nr_running[p]--;
 		if
-		:: nr_free[NODE(p)] >= 0 ->
-#ifdef BREAK_PUT_IN_TWO
-			pool[p] = true;
-			goto put_in_two
+		:: PICK(CAN_EXECUTE);
+			worklist[p]--;
+			kick(p)
+#ifdef BREAK_CANCEL_DOES_NOT_KICK
+			; worker = true
 #endif
-			nr_free[NODE(p)]++;
-			nr_active--;
-			refcnt[p]--;
-			p = 0;
-			goto again
-		:: pool[p] = true
+#if CANCELS
+		:: PICK(CAN_CANCEL);
+			cancels--;
+			worklist[p]--;
+			kicked[POOL(p)] = kicked[POOL(p)] && WORK(p) > 0
+#endif
+		fi;
+		nr_used--;
+#ifdef BREAK_DEC_FIRST
+		nr_active[p]--;
+#endif
+		if
+#ifdef BREAK_PUT_IN_TWO
+		:: nr_free[p] >= 0 -> f = nr_free[p] + 1; nr_passed++; pool[POOL(p)] = true; goto put_in_two
+#else
+		:: nr_free[p] >= 0 -> nr_free[p]++; goto done
+#endif
+#ifdef BREAK_KEEP_FOR_EVER
+		:: nr_inactive[p] > 0 && !plugged[p] ->
+#else
+		:: nr_inactive[p] > 0 && nr_keep[p] > 0 ->
+			nr_keep[p]--;
+#endif
+			count_keep(p);
+			activate(p);
+			if
+			:: nr_inactive[p] > 0 -> goto done
+			:: else -> pool[POOL(p)] = true; goto was_last_kept
+			fi
+		:: nr_passed++; pool[POOL(p)] = true
 		fi
 		}
 		atomic {
 			lock_A();
-			nr_active--;
-#ifndef BREAK_PUT_IGNORES_SPREAD
+			nr_passed--;
 			if
-			:: nr_free[NODE(p)] >= 0 -> nr_free[NODE(p)]++; A = false; goto done
+#ifndef BREAK_OPEN_OVERWRITES
+			:: nr_free[p] >= 0 -> nr_free[p]++
+#endif
+			:: else ->
+				nr_spare++;
+				if
+#ifdef BREAK_NO_GRANT
+				:: SOME_WAIT(p)
+#else
+				:: SOME_WAIT(p) -> goto next
+#endif
+				:: !SOME_WAIT(p) && nr_spare > 0 ->
+					nr_spare--;
+#ifdef BREAK_OPEN_OVERWRITES
+					open(p, 1)
+#else
+					open_pwqs ! p;
+					nr_free[p] = 1
+#endif
+				:: else
+				fi
+			fi;
+			A = false;
+			goto done
+		}
+#ifdef BREAK_PUT_IN_TWO
+put_in_two:
+		atomic { nr_free[p] = f; f = 0; nr_passed--; goto done }
+#endif
+was_last_kept:
+		atomic {
+			lock_A();
+#ifndef BREAK_EMPTY_STAYS_PENDING
+			clear_pending(p);
+#endif
+			A = false;
+			goto done
+		}
+put_back:
+		pass_slot(POOL(p));
+		atomic {
+			relock(POOL(p));
+done:
+#ifndef BREAK_DEC_FIRST
+			nr_active[p]--;
+#endif
+			refcnt[p]--;
+#ifdef BREAK_CANCEL_DOES_NOT_KICK
+			if
+			:: worker -> kick(p); worker = false
 			:: else
 			fi;
+#else
+			kick(p);
 #endif
-			nr_spare++
+			pool[POOL(p)] = false;
+			p = 0;
+			got = 0
 		}
-		if
-#ifdef BREAK_SPREAD_WHILE_SOME_WAIT
-		:: nr_spare > 0 -> spread_and_unlock_A(NODE(p))
-#else
-		:: nr_spare > 0 && len(waiting_nodes) == 0 -> spread_and_unlock_A(NODE(p))
-#endif
-#ifdef BREAK_NO_HAND_OUT
-		:: A = false
-#else
-		:: hand_out(p)
-#endif
-		fi;
-#ifdef BREAK_PUT_IN_TWO
-		goto done;
-put_in_two:
-		atomic { nr_free[NODE(p)]++; nr_active-- }
-#endif
-done:
-		atomic { refcnt[p]--; pool[p] = false; p = 0; got = 0 }
 
 	/* An item that waits is cancelled. */
-	:: atomic { PICK(CAN_CANCEL); cancels--; nr_inactive[p]--; refcnt[p]--; p = 0 }
+#if CANCELS
+	:: atomic {
+		PICK(CAN_DROP);
+		cancels--;
+		nr_inactive[p]--;
+		move_linked(p);
+		if
+		:: nr_inactive[p] == 0 && pending[p] -> pool[POOL(p)] = true; goto was_last_dropped
+		:: else
+		fi;
+dropped:
+		refcnt[p]--;
+#ifndef BREAK_CANCEL_DOES_NOT_KICK
+		kick(p);
+#endif
+		pool[POOL(p)] = false;
+		p = 0;
+		goto again
+		}
+was_last_dropped:
+		atomic {
+			lock_A();
+#ifndef BREAK_EMPTY_STAYS_PENDING
+			clear_pending(p);
+#endif
+			A = false;
+			goto dropped
+		}
+#endif
+
+	/* Somebody waits for an item that waits, and no longer. */
+#if FLUSHES
+	:: atomic { PICK(CAN_FLUSH); flushes--; linked[p] = true; p = 0 }
+	:: atomic { PICK(CAN_FINISH); barriers[p]--; kick(p); p = 0 }
+#endif
 	od
 }
 
 #if LIMITS
 proctype limits()
 {
-	byte n, q, i, got, new, left = LIMITS, locked = NO_POOL;
-	short f;
+	byte q, i, got, new, left = LIMITS;
 
 	do
 	:: left == 0 -> break
@@ -550,25 +635,56 @@ proctype limits()
 			if
 			:: left == 0 -> new = MAX
 			:: else -> select (new : 0 .. MAX)
-			fi
-		}
-#ifndef BREAK_LOWER_WITHOUT_COLLECT
-		collect();
-#endif
-		atomic {
+			fi;
+			was_spare = nr_spare >= 0;
 			nr_spare = nr_spare + new - max;
 			max = new;
-			new = 0;
+			limit = (limit > new -> limit : new);
+			new = 0
 #ifndef BREAK_RAISE_WITHOUT_HAND_OUT
-			filling = true;
-			got = YES;
+			; filling = true
 #endif
-			A = false
 		}
 		do
-		:: atomic { got == YES -> lock_A() }
-			hand_out(NO_POOL)
-		:: got == NO -> break
+#ifndef BREAK_LOWER_WITHOUT_CLOSING
+		:: atomic { nr_spare < 0 && len(open_pwqs) > 0 ->
+			open_pwqs ? q;
+			assert(!freed[q]);
+			nr_spare = nr_spare + nr_free[q];
+			nr_free[q] = CLOSED;
+			q = 0 }
+		:: atomic { nr_spare >= 0 || len(open_pwqs) == 0 -> A = false; break }
+#else
+		:: atomic { A = false; break }
+#endif
+		od;
+		do
+		:: atomic { filling && !pool[POOL(DFL)] -> pool[POOL(DFL)] = true; got = NO }
+			atomic { lock_A(); goto next }
+put_back:
+			pass_slot(POOL(DFL));
+			atomic {
+				relock(POOL(DFL));
+done:
+				filling = (got == YES);
+#ifndef BREAK_HAND_OUT_DOES_NOT_KICK
+				kick(DFL);
+#endif
+				pool[POOL(DFL)] = false
+			}
+		:: !filling -> break
+		od;
+		do
+		:: atomic { nr_reset < PWQS && !pool[POOL(nr_reset)] ->
+#ifndef BREAK_KEEP_WHEN_LOWERED
+			nr_keep[nr_reset] = 0;
+#endif
+			nr_reset++ }
+		:: atomic { nr_reset == PWQS ->
+			nr_reset = 0;
+			was_spare = false;
+			limit = max;
+			break }
 		od
 	od
 }
@@ -578,39 +694,56 @@ proctype limits()
 /* pwq 0 goes away, and what follows it may start. */
 proctype release()
 {
-	byte i, got;
+	byte q, got;
 	short f;
 
-	atomic { items[0] == 0 && refcnt[0] == 0 && !pool[0] -> released[0] = true }
-#ifdef ORDERED
-	atomic { !pool[2] -> pool[2] = true; plugged[2] = false }
-	do
-	:: nr_inactive[2] == 0 -> break
-	:: else ->
-		atomic { get_local(2) }
+	atomic { items[0] == 0 && refcnt[0] + barriers[0] == 0 && !pool[0] -> released[0] = true }
+	atomic {
+		!A ->
 		if
-		:: got == ASK -> get_any(2)
+		:: open_pwqs ?? [0] ->
+			open_pwqs ?? 0;
+#ifndef BREAK_RELEASE_KEEPS_SLOTS
+			nr_spare = nr_spare + nr_free[0];
+#endif
+			nr_free[0] = CLOSED
 		:: else
 		fi;
-		atomic {
-			if
-			:: got == YES -> nr_inactive[2]--
-			:: got == NO -> break
-			fi
-		}
+		freed[0] = true
+	}
+#ifdef ORDERED
+	atomic { !pool[2] -> pool[2] = true; plugged[2] = false }
+more:
+	do
+	:: atomic {
+		if
+		:: nr_inactive[2] == 0 || pending[2] -> goto unlock
+		:: nr_inactive[2] > 0 && nr_free[2] > 0 -> nr_free[2]--; start(2); got = YES
+		:: nr_inactive[2] > 0 && !pending[2] -> goto ask
+		fi;
+has_asked:
+		if
+		:: got == YES -> nr_inactive[2]--; move_linked(2)
+		:: got == NO
+		fi;
+		got = 0;
 #ifdef BREAK_UNPLUG_ONE_ITEM
-		break
+		goto unlock
+#else
+		goto more
 #endif
+		}
+ask:
+		get_slot(2)
 	od;
-	pool[2] = false;
+unlock:
+	atomic {
+#ifndef BREAK_UNPLUG_DOES_NOT_KICK
+		kick(2);
 #endif
-#ifndef BREAK_RELEASED_PWQ_STAYS_PENDING
-	if
-	:: pending[0] -> atomic { !A -> clear_pending(0) }
-	:: !pending[0]
-	fi;
+		pool[2] = false
+	}
 #endif
-	freed[0] = true
 }
 #endif
 
