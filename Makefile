@@ -13,7 +13,7 @@
 # make check       checkpatch, sparse, W=1 and kernel-doc on the series; each patch compiles
 # make kunit       the KUnit suites on User Mode Linux
 # make each        build, boot and test each patch by itself, with lockdep
-# make torture     wqtorture on kernels with lockdep, KASAN and KCSAN, SECS=60 on each machine
+# make torture     wqtorture with lockdep, KASAN, KCSAN and PREEMPT_RT, SECS=60 on each machine
 # make models      search the models of the protocols: minutes, up to 8 GB
 # make mutants     break the series on purpose, by each diff in MUTANTS=tests/mutants/series
 # make debian      the benchmark module on Debian's own kernel, without the series
