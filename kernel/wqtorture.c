@@ -427,7 +427,10 @@ static void cancelled(struct item *item, bool pending)
 	atomic_long_inc(&nr_cancelled);
 }
 
-/* @item must not be disabled, which the function called doesn't tell */
+/*
+ * @item must not be disabled, not even by cancel_delayed_work_sync(): whether it was
+ * queued isn't told then.
+ */
 static void modify_item(struct item *item, unsigned long delay)
 {
 	struct target *t = item->target;
@@ -801,7 +804,10 @@ static void issue(struct item *item)
 		cancelled(item, cancel_delayed_work(&item->dwork));
 		break;
 	case 1:
-		cancelled(item, cancel_delayed_work_sync(&item->dwork));
+		if (item->target->type->limit)
+			modify_item(item, 1);
+		else
+			cancelled(item, cancel_delayed_work_sync(&item->dwork));
 		break;
 	case 2:
 		if (item->target->type->limit) {
