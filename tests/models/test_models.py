@@ -164,7 +164,7 @@ BROKEN = [
 
 
 def verify(search: Search, place: Path) -> Found:
-    def output(*command: str, limit: int = 300, must: bool = True) -> str:
+    def output(*command: str, limit: int = 60, must: bool = True) -> str:
         done = run(command, limit=limit, cwd=place)
         if done.status == TIMED_OUT or (must and done.status):
             raise Problem(f"{' '.join(command)}: status {done.status}: {done.output}")
