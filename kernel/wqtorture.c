@@ -35,8 +35,8 @@
  *
  * What is counted when an item starts and ends is counted without a lock, and with
  * no more order than atomic operations on one variable have, so that it doesn't
- * hide a lack of order in what it tests. Only the ordered workqueue and those for shares take
- * one there.
+ * hide a lack of order in what it tests. Only the ordered workqueue and those for
+ * shares take one there.
  *
  * All but the ordered one and wqtorture_brief are in sysfs. The last line but one
  * that is logged at the end is "wqtorture: ... errors=N", with N = 0 for success.
@@ -227,6 +227,15 @@ static int random_issue_cpu(void)
 
 /* --- What may run --------------------------------------------------------- */
 
+/* what is in force now has been written */
+static void limit_changed(struct target *t)
+{
+	lockdep_assert_held(&t->lock);
+
+	/* pairs with begin_item(), see there */
+	smp_store_release(&t->nr_changes, t->nr_changes + 1);
+}
+
 static void thaw(struct target *t)
 {
 	lockdep_assert_held(&t->lock);
@@ -235,8 +244,7 @@ static void thaw(struct target *t)
 		return;
 	WRITE_ONCE(t->limit, t->max_active);
 	WRITE_ONCE(t->allowed, max(t->allowed, t->limit));
-	/* pairs with begin_item(), see there */
-	smp_store_release(&t->nr_changes, t->nr_changes + 1);
+	limit_changed(t);
 }
 
 /*
@@ -268,8 +276,7 @@ static void set_limit(struct target *t, int limit)
 	spin_lock(&t->lock);
 	WRITE_ONCE(t->changing, true);
 	WRITE_ONCE(t->allowed, max(t->allowed, limit));
-	/* pairs with begin_item(), see there */
-	smp_store_release(&t->nr_changes, t->nr_changes + 1);
+	limit_changed(t);
 	spin_unlock(&t->lock);
 
 	workqueue_set_max_active(t->wq, limit);
@@ -278,8 +285,7 @@ static void set_limit(struct target *t, int limit)
 	WRITE_ONCE(t->changing, false);
 	t->max_active = limit;
 	WRITE_ONCE(t->limit, limit);
-	/* pairs with begin_item(), see there */
-	smp_store_release(&t->nr_changes, t->nr_changes + 1);
+	limit_changed(t);
 	spin_unlock(&t->lock);
 	atomic_long_inc(&nr_limits);
 }
@@ -799,31 +805,27 @@ static int wqtorture_director(void *arg)
 
 static void issue(struct item *item)
 {
-	switch (get_random_u32_below(32)) {
+	unsigned int what = get_random_u32_below(32);
+
+	/* items are disabled by 1 to 3, or modified, see there */
+	if (item->target->type->limit && what >= 1 && what <= 3) {
+		modify_item(item, get_random_u32_below(3));
+		return;
+	}
+	switch (what) {
 	case 0:
 		cancelled(item, cancel_delayed_work(&item->dwork));
 		break;
 	case 1:
-		if (item->target->type->limit)
-			modify_item(item, 1);
-		else
-			cancelled(item, cancel_delayed_work_sync(&item->dwork));
+		cancelled(item, cancel_delayed_work_sync(&item->dwork));
 		break;
 	case 2:
-		if (item->target->type->limit) {
-			modify_item(item, get_random_u32_below(3));
-		} else {
-			cancelled(item, disable_delayed_work(&item->dwork));
-			enable_delayed_work(&item->dwork);
-		}
+		cancelled(item, disable_delayed_work(&item->dwork));
+		enable_delayed_work(&item->dwork);
 		break;
 	case 3:
-		if (item->target->type->limit) {
-			modify_item(item, 0);
-		} else {
-			cancelled(item, disable_delayed_work_sync(&item->dwork));
-			enable_delayed_work(&item->dwork);
-		}
+		cancelled(item, disable_delayed_work_sync(&item->dwork));
+		enable_delayed_work(&item->dwork);
 		break;
 	case 4:
 		flush_delayed_work(&item->dwork);
