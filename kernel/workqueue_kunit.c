@@ -346,6 +346,80 @@ static void strict_workers_stay_in_pod(struct kunit *test)
 	free_workqueue_attrs(attrs);
 }
 
+struct ending {
+	struct work_struct	work;
+	bool			end;		/* tells it to end */
+	bool			ended;
+};
+
+static void ending_fn(struct work_struct *work)
+{
+	struct ending *ending = container_of(work, struct ending, work);
+
+	while (!READ_ONCE(ending->end))
+		cpu_relax();
+	WRITE_ONCE(ending->ended, true);
+}
+
+/*
+ * An item ends while another one waits for its place in max_active, in a pool whose
+ * lock is taken: as long as the place can't be handed on, the item is in flight.
+ */
+static void ending_item_keeps_pwq_busy(struct kunit *test)
+{
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	int here = cpumask_first(cpu_online_mask), there, us;
+	struct ending first = {}, second = { .end = true };
+	struct pool_workqueue *pwq;
+	struct worker_pool *pool;
+	bool waits, empty;
+
+	KUNIT_ASSERT_NOT_NULL(test, attrs);
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	attrs->affn_scope = WQ_AFFN_CPU;
+	attrs->affn_strict = true;
+	KUNIT_EXPECT_EQ(test, apply_workqueue_attrs(wq, attrs), 0);
+	free_workqueue_attrs(attrs);
+
+	there = cpumask_next_and(here, cpu_online_mask, cpumask_of_node(cpu_to_node(here)));
+	if (there >= nr_cpu_ids) {
+		destroy_workqueue(wq);
+		kunit_skip(test, "needs two CPUs of a node");
+	}
+	KUNIT_EXPECT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(here)), 0);
+
+	INIT_WORK_ONSTACK(&first.work, ending_fn);
+	INIT_WORK_ONSTACK(&second.work, ending_fn);
+	queue_work_on(there, wq, &first.work);
+	queue_work_on(here, wq, &second.work);
+
+	rcu_read_lock();
+	pwq = rcu_dereference(*per_cpu_ptr(wq->cpu_pwq, there));
+	pool = rcu_dereference(*per_cpu_ptr(wq->cpu_pwq, here))->pool;
+	raw_spin_lock_irq(&pool->lock);
+	WRITE_ONCE(first.end, true);
+	for (us = 0; us < 5000000 && !READ_ONCE(first.ended); us++)
+		udelay(1);
+	for (us = 0; us < 5000000 && !raw_spin_is_contended(&pool->lock); us++)
+		udelay(1);
+	waits = raw_spin_is_contended(&pool->lock);
+	empty = !READ_ONCE(pwq->nr_active);
+	raw_spin_unlock_irq(&pool->lock);
+	rcu_read_unlock();
+
+	KUNIT_EXPECT_TRUE(test, first.ended);
+	KUNIT_EXPECT_TRUE(test, waits);
+	KUNIT_EXPECT_FALSE(test, empty);
+	flush_work(&second.work);
+	KUNIT_EXPECT_TRUE(test, second.ended);
+
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	destroy_work_on_stack(&first.work);
+	destroy_work_on_stack(&second.work);
+	destroy_workqueue(wq);
+}
+
 /*
  * A machine to lay out, arrays are indexed by CPU. Where each CPU sits is kept
  * twice, as the IDs that the layout is given and in @part and @group, so that the
@@ -1304,23 +1378,18 @@ static struct slots *alloc_slots(struct kunit *test, int max_active)
 	return slots;
 }
 
-/* as __queue_work(); not more than there are items */
-static void slots_queue(struct slots *slots, int i)
+/* as __queue_work(). Return: %false if all items are queued */
+static bool slots_pool_queue(struct slots_pool *pool)
 {
-	struct slots_pool *pool = &slots->pools[i];
 	struct pool_workqueue *pwq = pool->pwq;
 	int j;
 
+	guard(raw_spinlock_irq)(&pool->pool.lock);
 	for (j = 0; j < NR_SLOT_ITEMS && !list_empty(&pool->items[j].entry); j++)
 		;
 	if (j == NR_SLOT_ITEMS)
-		return;
-	if (slots->nr_active < slots->wq.max_active)
-		slots->nr_active++;
-	else
-		slots->nr_waiting++;
+		return false;
 
-	raw_spin_lock_irq(&pool->pool.lock);
 	*work_data_bits(&pool->items[j]) = (unsigned long)pwq | WORK_STRUCT_PWQ;
 	if (list_empty(&pwq->inactive_works) && pwq_tryinc_nr_active(pwq)) {
 		list_add_tail(&pool->items[j].entry, &pool->pool.worklist);
@@ -1328,25 +1397,39 @@ static void slots_queue(struct slots *slots, int i)
 		*work_data_bits(&pool->items[j]) |= WORK_STRUCT_INACTIVE;
 		list_add_tail(&pool->items[j].entry, &pwq->inactive_works);
 	}
-	raw_spin_unlock_irq(&pool->pool.lock);
+	return true;
+}
+
+static void slots_queue(struct slots *slots, int i)
+{
+	if (!slots_pool_queue(&slots->pools[i]))
+		return;
+	if (slots->nr_active < slots->wq.max_active)
+		slots->nr_active++;
+	else
+		slots->nr_waiting++;
 }
 
 /* Return: %true if there was an active item to end */
+static bool slots_pool_end(struct slots_pool *pool)
+{
+	guard(raw_spinlock_irq)(&pool->pool.lock);
+	if (list_empty(&pool->pool.worklist))
+		return false;
+
+	list_del_init(pool->pool.worklist.next);
+	pwq_dec_nr_active(pool->pwq);
+	return true;
+}
+
 static bool slots_end(struct slots *slots, int i)
 {
-	struct slots_pool *pool = &slots->pools[i];
-
-	if (list_empty(&pool->pool.worklist))
+	if (!slots_pool_end(&slots->pools[i]))
 		return false;
 	if (slots->nr_waiting && slots->nr_active <= slots->wq.max_active)
 		slots->nr_waiting--;
 	else
 		slots->nr_active--;
-
-	raw_spin_lock_irq(&pool->pool.lock);
-	list_del_init(pool->pool.worklist.next);
-	pwq_dec_nr_active(pool->pwq);
-	raw_spin_unlock_irq(&pool->pool.lock);
 	return true;
 }
 
@@ -1432,7 +1515,9 @@ static void slots_add_up(struct kunit *test)
 
 		i = prandom_u32_state(&rnd) % NR_SLOT_POOLS;
 		if (what == 0) {
-			i = limits[prandom_u32_state(&rnd) % ARRAY_SIZE(limits)];
+			/* often just what is active, or a little less */
+			i = prandom_u32_state(&rnd) % (2 * ARRAY_SIZE(limits));
+			i = i < ARRAY_SIZE(limits) ? limits[i] : max(slots->nr_active - i % 3, 0);
 			slots_set_max_active(slots, i);
 			expect_slots(test, slots, "set", step);
 		} else if (what < 10) {
@@ -1449,6 +1534,63 @@ static void slots_add_up(struct kunit *test)
 			expect_slots(test, slots, "queue", step);
 		}
 	}
+}
+
+struct slots_racer {
+	struct slots_pool	*pool;
+	unsigned long		end;		/* jiffies */
+	struct completion	done;
+};
+
+static int slots_race_fn(void *arg)
+{
+	struct slots_racer *racer = arg;
+	struct rnd_state rnd;
+	int nr;
+
+	prandom_seed_state(&rnd, RANDOM_SEED + racer->pool->pool.id);
+	while (time_before(jiffies, racer->end)) {
+		for (nr = prandom_u32_state(&rnd) % 4; nr > 0; nr--)
+			slots_pool_queue(racer->pool);
+		while (slots_pool_end(racer->pool))
+			;
+		cond_resched();
+	}
+	complete(&racer->done);
+	return 0;
+}
+
+/* Catches slots that get lost or are made up when they are put back and taken at once. */
+static void slots_add_up_in_races(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	struct slots_racer racers[NR_SLOT_POOLS];
+	int cpu, nr = 0, nr_ended, i;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+
+	for_each_online_cpu(cpu) {
+		struct slots_racer *racer = &racers[nr];
+		struct task_struct *task;
+
+		racer->pool = &slots->pools[nr];
+		racer->pool->pool.id = nr;
+		racer->end = jiffies + HZ;
+		init_completion(&racer->done);
+		task = kthread_run_on_cpu(slots_race_fn, racer, cpu, "kunit_slots/%u");
+		KUNIT_EXPECT_FALSE(test, IS_ERR(task));
+		if (IS_ERR(task) || ++nr == NR_SLOT_POOLS)
+			break;
+	}
+	for (i = 0; i < nr; i++)
+		wait_for_completion(&racers[i].done);
+
+	do {
+		for (nr_ended = 0, i = 0; i < nr; i++)
+			nr_ended += slots_pool_end(&slots->pools[i]);
+	} while (nr_ended);
+	expect_slots(test, slots, "race", 0);
 }
 
 /* Catches slots that pools take from each other although there are enough for all. */
@@ -1510,6 +1652,33 @@ static void slots_are_shared(struct kunit *test)
 	for (i = 0; i < NR_SLOT_POOLS; i++)
 		KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[i].pwq->nr_free), 5);
 	expect_slots(test, slots, "taken", 0);
+}
+
+/* Catches pools that are closed for having used all that they hold. */
+static void slots_are_looked_for(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 64);
+	struct pool_workqueue *pwq;
+	int i, last = NR_SLOT_POOLS - 1;
+
+	/* all have several, and use all of them but for the last one */
+	for (i = 0; i < last; i++)
+		do {
+			slots_queue(slots, i);
+		} while (atomic_read(&slots->pools[i].pwq->nr_free) > 0);
+	while (slots->wq.nr_spare)
+		slots_queue(slots, last);
+	while (atomic_read(&slots->pools[last].pwq->nr_free) < 4)
+		slots_end(slots, last);
+
+	slots_queue(slots, 0);
+	expect_slots(test, slots, "look", 0);
+	for (i = 0; i < NR_SLOT_POOLS; i++) {
+		pwq = slots->pools[i].pwq;
+		KUNIT_EXPECT_GE_MSG(test, atomic_read(&pwq->nr_free), 0, "pool %d", i);
+	}
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[0].pwq->nr_free), 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&pwq->nr_free), 2);
 }
 
 /*
@@ -1693,6 +1862,81 @@ static void more_slots_are_kept_for_longer(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr, 0);
 }
 
+struct slots_setter {
+	struct slots		*slots;
+	int			limit;		/* 3, and later 2, tells it to set that */
+	struct completion	done;
+};
+
+static int slots_set_fn(void *arg)
+{
+	struct slots_setter *setter = arg;
+	int limit;
+
+	for (limit = 3; limit > 1; limit--) {
+		while (READ_ONCE(setter->limit) > limit)
+			cond_resched();
+		slots_set_max_active(setter->slots, limit);
+		complete(&setter->done);
+	}
+	return 0;
+}
+
+/*
+ * Whoever lowers max_active ends the turn of each pool with its lock held, after
+ * which none can begin with a slot that has gone.
+ */
+static void turns_end_when_limit_is_lowered(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	struct slots_pool *last = &slots->pools[NR_SLOT_POOLS - 1];
+	struct slots_setter setter = { .slots = slots, .limit = 4 };
+	int here = cpumask_first(cpu_online_mask), us;
+	int there = cpumask_next(here, cpu_online_mask);
+	int kept_before, kept_meanwhile;
+	bool done_meanwhile;
+
+	if (there >= nr_cpu_ids)
+		kunit_skip(test, "needs two CPUs");
+
+	init_completion(&setter.done);
+	KUNIT_EXPECT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(here)), 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(slots_set_fn, &setter, there,
+							   "kunit_slots/%u")));
+
+	/* it can't lower max_active */
+	last->pwq->nr_keep = 5;
+	raw_spin_lock_irq(&slots->wq.active_lock);
+	WRITE_ONCE(setter.limit, 3);
+	for (us = 0; us < 5000000 && !mutex_is_locked(&slots->wq.mutex); us++)
+		udelay(1);
+	mdelay(5);
+	kept_before = READ_ONCE(last->pwq->nr_keep);
+	raw_spin_unlock_irq(&slots->wq.active_lock);
+	wait_for_completion(&setter.done);
+	KUNIT_EXPECT_EQ(test, kept_before, 5);
+	KUNIT_EXPECT_EQ(test, slots->wq.max_active, 3);
+	KUNIT_EXPECT_EQ(test, last->pwq->nr_keep, 0);
+
+	/* it has lowered it, but can't end the last turn */
+	last->pwq->nr_keep = 5;
+	raw_spin_lock_irq(&last->pool.lock);
+	WRITE_ONCE(setter.limit, 2);
+	for (us = 0; us < 5000000 && READ_ONCE(slots->wq.max_active) != 2; us++)
+		udelay(1);
+	mdelay(5);
+	kept_meanwhile = READ_ONCE(last->pwq->nr_keep);
+	done_meanwhile = completion_done(&setter.done);
+	raw_spin_unlock_irq(&last->pool.lock);
+	wait_for_completion(&setter.done);
+	KUNIT_EXPECT_EQ(test, kept_meanwhile, 5);
+	KUNIT_EXPECT_FALSE(test, done_meanwhile);
+	KUNIT_EXPECT_EQ(test, slots->wq.max_active, 2);
+	KUNIT_EXPECT_EQ(test, last->pwq->nr_keep, 0);
+
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+}
+
 /* Catches pools that are left out, or come before it's their turn. */
 static void slots_are_given_in_order(struct kunit *test)
 {
@@ -1722,6 +1966,7 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(pods_of_late_cpus),
 	KUNIT_CASE(late_siblings_find_each_other),
 	KUNIT_CASE(strict_workers_stay_in_pod),
+	KUNIT_CASE(ending_item_keeps_pwq_busy),
 	KUNIT_CASE(shards_of_real_machines),
 	KUNIT_CASE_SLOW(shards_of_every_size),
 	KUNIT_CASE(shards_of_odd_machines),
@@ -1736,12 +1981,15 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(limit_is_raised_and_lowered),
 	KUNIT_CASE(waiting_items_can_be_cancelled),
 	KUNIT_CASE(slots_add_up),
+	KUNIT_CASE(slots_add_up_in_races),
 	KUNIT_CASE(slots_stay_where_they_are_needed),
 	KUNIT_CASE(slots_are_shared),
+	KUNIT_CASE(slots_are_looked_for),
 	KUNIT_CASE(slots_are_refused),
 	KUNIT_CASE(slots_of_released_pwqs_come_back),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(more_slots_are_kept_for_longer),
+	KUNIT_CASE(turns_end_when_limit_is_lowered),
 	KUNIT_CASE(slots_are_given_in_order),
 	{}
 };

@@ -9,7 +9,8 @@
  *
  *   - no more items run than the limit in force allows: while it is changed, the
  *     higher one, and once it was lowered, no item more than before until fewer run
- *   - while fewer run and some wait, there is progress at least every @stall_ms
+ *   - while fewer run and some wait, there is progress at least every @stall_ms, and
+ *     none waits for four times as long while others are executed again and again
  *   - each item runs as often as it was queued, less what was cancelled, and never
  *     in two places at once
  *
@@ -20,17 +21,19 @@
  *   wqtorture_freeze    a rescuer; and frozen with the system
  *   wqtorture_one       the same with limits that don't change: what is lost isn't
  *   wqtorture_few       made up for and each item too many is seen
+ *   wqtorture_half      so many items that they are between half of the limit, which
+ *                       changes, and all of it, and queue themselves again
  *   wqtorture_meet      items that stay until as many of them run as may, with the
  *                       limit raised and lowered and items cancelled meanwhile
  *   wqtorture_ordered   one item after the other, in the order in which they were
  *                       queued
  *   wqtorture_brief     a workqueue that is destroyed and created again
  *   wqtorture_fair_few, wqtorture_fair
- *                       as many items as can be from each node: with @fair, no node
- *                       has less than half of its even share of any WINDOW
- *                       completions
+ *                       as many items as can be from each CPU: with @fair, none has
+ *                       less than half of its even share of any WINDOW completions,
+ *                       or SHARE for each CPU if these are more
  *
- * Now and then nothing is queued on one of the first five until all items are done,
+ * Now and then nothing is queued on one of the first six until all items are done,
  * and then items that stay: exactly as many as the limit allows have to run.
  *
  * What is counted when an item starts and ends is counted without a lock, and with
@@ -44,6 +47,7 @@
 #define pr_fmt(fmt) fmt
 
 #include <linux/atomic.h>
+#include <linux/cpu.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -58,6 +62,7 @@
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/overflow.h>
+#include <linux/percpu.h>
 #include <linux/random.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
@@ -72,7 +77,7 @@
 MODULE_DESCRIPTION("Torture test for max_active of unbound workqueues");
 MODULE_LICENSE("GPL");
 
-torture_param(bool, fair, true, "Check shares of nodes; not while CPUs or cpumasks change");
+torture_param(bool, fair, true, "Check shares of CPUs; not while CPUs or cpumasks change");
 torture_param(int, max_active, 16, "Highest limit to be set, 2 to 256");
 torture_param(int, nissuers, -1, "Number of issuers, -1 for two on each node with CPUs");
 torture_param(int, onoff_holdoff, 0, "Time after start before CPU hotplugs (s)");
@@ -87,9 +92,11 @@ static char *torture_type = "wqtorture";
 
 #define SAMPLES		10	/* of a stalled workqueue until it is taken for stuck */
 #define WINDOW		1000	/* completions within which shares are looked at */
+#define SHARE		100	/* of them for each CPU at least */
+#define FAIR_ROUNDS	4	/* of all items, in which each has been done */
 #define MAX_SHOWN	4	/* errors of a kind that are logged */
 
-enum kind { CHURN, MEET, ORDERED, BRIEF, FAIR };
+enum kind { CHURN, HALF, MEET, ORDERED, BRIEF, FAIR };
 
 static const struct target_type {
 	const char	*name;
@@ -102,6 +109,7 @@ static const struct target_type {
 	{ "wqtorture_freeze",	CHURN,	WQ_UNBOUND | WQ_SYSFS | WQ_FREEZABLE },
 	{ "wqtorture_one",	CHURN,	WQ_UNBOUND | WQ_SYSFS, 1 },
 	{ "wqtorture_few",	CHURN,	WQ_UNBOUND | WQ_SYSFS, 5 },
+	{ "wqtorture_half",	HALF,	WQ_UNBOUND | WQ_SYSFS },
 	{ "wqtorture_meet",	MEET,	WQ_UNBOUND | WQ_SYSFS },
 	{ "wqtorture_ordered",	ORDERED, WQ_UNBOUND, 1 },
 	{ "wqtorture_brief",	BRIEF,	WQ_UNBOUND },
@@ -112,18 +120,25 @@ static const struct target_type {
 struct item {
 	struct delayed_work	dwork;
 	struct target		*target;
-	int			node;		/* for FAIR, an index in nodes[] */
+	int			cpu;		/* for FAIR */
 	atomic_t		nr_queued;
 	atomic_t		nr_cancelled;
 	atomic_t		nr_run;
 	atomic_t		nr_inside;	/* executions under way, at most 1 */
+
+	/* for the watchdog alone */
+	unsigned int		seen_done;
+	unsigned int		nr_stalled;
+	unsigned long		seen_started;	/* of the target, when it was seen done */
 };
 
-/* shares of the nodes in the latest completions, under the lock of the target */
+/* shares of the CPUs in the latest completions, under the lock of the target */
 struct shares {
 	unsigned long	nr;			/* of all completions */
-	unsigned int	nr_of[MAX_NUMNODES];	/* of those in node[] */
-	u16		node[WINDOW];
+	unsigned int	nr_of[NR_CPUS];		/* of those in cpu[] */
+	unsigned int	nr_cpus;		/* that have items */
+	unsigned int	window;
+	u16		cpu[] __counted_by(window);
 };
 
 /*
@@ -141,7 +156,6 @@ struct target {
 	atomic_long_t		nr_queued;
 	atomic_long_t		nr_cancelled;
 	atomic_long_t		nr_started;
-	atomic_long_t		nr_ended;
 	atomic_t		running;
 
 	spinlock_t		lock;		/* guards the following for writes */
@@ -150,6 +164,7 @@ struct target {
 	int			limit;		/* in force: that, or 0 while frozen */
 	int			allowed;	/* to run; more than limit after lowering it */
 	bool			changing;	/* the limit is being changed */
+	bool			resting;	/* HALF: items don't queue themselves again */
 	bool			held;		/* items stay ... */
 	int			nr_passes;	/* ... but for so many */
 	unsigned int		order_head;	/* ORDERED: order[] has what was queued */
@@ -186,6 +201,7 @@ static atomic_long_t nr_created;
 static atomic_long_t nr_frozen;
 static atomic_long_t nr_shares;
 static atomic_t nr_errors;
+static atomic_t nr_samples;
 
 #define wqtorture_err(t, fmt, ...)						\
 do {										\
@@ -357,22 +373,25 @@ static void begin_item(struct item *item)
 static void check_shares(struct target *t, struct item *item)
 {
 	struct shares *s = t->shares;
-	u16 *node = &s->node[s->nr % WINDOW];
-	int i;
+	u16 *cpu = &s->cpu[s->nr % s->window];
+	unsigned int i;
 
-	if (s->nr >= WINDOW)
-		s->nr_of[*node]--;
-	*node = item->node;
-	s->nr_of[*node]++;
-	if (++s->nr < WINDOW)
+	if (s->nr >= s->window)
+		s->nr_of[*cpu]--;
+	*cpu = item->cpu;
+	s->nr_of[*cpu]++;
+	if (++s->nr < s->window)
 		return;
 	atomic_long_inc(&nr_shares);
-	for (i = 0; i < nr_nodes; i++) {
-		if (s->nr_of[i] * nr_nodes * 2 >= WINDOW)
+	for (i = 0; i < s->nr_cpus; i++) {
+		int one = t->items[i].cpu;
+
+		if (s->nr_of[one] * s->nr_cpus * 2 >= s->window)
 			continue;
-		wqtorture_err(t, "node %d had %u of %d completions, %d nodes share them",
-			      nodes[i], s->nr_of[i], WINDOW, nr_nodes);
-		memset(s, 0, sizeof(*s));
+		wqtorture_err(t, "CPU %d had %u of %u completions, %u CPUs share them", one,
+			      s->nr_of[one], s->window, s->nr_cpus);
+		s->nr = 0;
+		memset(s->nr_of, 0, sizeof(s->nr_of));
 		return;
 	}
 }
@@ -383,7 +402,6 @@ static void end_item(struct item *item)
 
 	/* first, lest those who are active but don't run yet are too many */
 	atomic_dec(&t->running);
-	atomic_long_inc(&t->nr_ended);
 	if (READ_ONCE(t->allowed) > READ_ONCE(t->limit) && !READ_ONCE(t->changing)) {
 		spin_lock(&t->lock);
 		if (t->allowed > t->limit && !t->changing)
@@ -416,11 +434,6 @@ static bool queue_item(struct item *item, int cpu, unsigned long delay)
 	atomic_dec(&item->nr_queued);
 	atomic_long_dec(&t->nr_queued);
 	return false;
-}
-
-static bool queue_on_its_node(struct item *item)
-{
-	return queue_item(item, random_cpu(cpumask_of_node(nodes[item->node])), 0);
 }
 
 /* account for what a function that cancels @item has returned */
@@ -516,6 +529,7 @@ static void item_fn(struct work_struct *work)
 	begin_item(item);
 	switch (t->type->kind) {
 	case CHURN:
+	case HALF:
 		if (READ_ONCE(t->held)) {
 			wait_event(t->gate, may_leave(t));
 			break;
@@ -523,6 +537,8 @@ static void item_fn(struct work_struct *work)
 		fallthrough;
 	case BRIEF:
 		work_at_random(item);
+		if (t->type->kind == HALF && !READ_ONCE(t->resting) && !torture_must_stop_irq())
+			queue_item(item, random_issue_cpu(), 0);
 		break;
 	case ORDERED:
 		if (!get_random_u32_below(4))
@@ -534,7 +550,7 @@ static void item_fn(struct work_struct *work)
 	case FAIR:
 		nap(5);
 		if (!torture_must_stop_irq())
-			queue_on_its_node(item);
+			queue_item(item, item->cpu, 0);
 		break;
 	}
 	end_item(item);
@@ -545,7 +561,7 @@ static void item_fn(struct work_struct *work)
 static void free_target(struct target *t)
 {
 	if (t) {
-		kfree(t->shares);
+		kvfree(t->shares);
 		kfree(t->order);
 		kvfree(t);
 	}
@@ -554,11 +570,12 @@ static void free_target(struct target *t)
 static struct target *create_target(const struct target_type *type)
 {
 	int limit = type->limit ?: get_random_u32_below(max_active) + 1;
-	unsigned int i, nr_items = 4 * max_active;
+	int cpu = cpumask_first(cpu_online_mask), nr_cpus = num_online_cpus();
+	unsigned int i, nr_items = 4 * max_active, window = max(WINDOW, nr_cpus * SHARE);
 	struct target *t;
 
 	if (type->kind == FAIR)
-		nr_items = nr_nodes * (type->limit + 8);
+		nr_items = nr_cpus * (limit + 2);
 	t = kvzalloc(struct_size(t, items, nr_items), GFP_KERNEL);
 	if (!t)
 		return NULL;
@@ -572,22 +589,27 @@ static struct target *create_target(const struct target_type *type)
 	t->allowed = limit;
 	for (i = 0; i < nr_items; i++) {
 		t->items[i].target = t;
-		t->items[i].node = i % nr_nodes;
+		t->items[i].cpu = cpu;
+		cpu = cpumask_next(cpu, cpu_online_mask);
+		if (cpu >= nr_cpu_ids)
+			cpu = cpumask_first(cpu_online_mask);
 		INIT_DELAYED_WORK(&t->items[i].dwork, item_fn);
 	}
-	t->shares = kzalloc(sizeof(*t->shares), GFP_KERNEL);
+	if (type->kind == FAIR) {
+		t->shares = kvzalloc(struct_size(t->shares, cpu, window), GFP_KERNEL);
+		if (t->shares) {
+			t->shares->nr_cpus = nr_cpus;
+			t->shares->window = window;
+		}
+	}
 	t->order = kcalloc(2 * nr_items, sizeof(*t->order), GFP_KERNEL);
-	if (t->shares && t->order)
+	if (t->order && (t->shares || type->kind != FAIR))
 		t->wq = type->kind == ORDERED ?
 			alloc_ordered_workqueue("%s", 0, type->name) :
 			alloc_workqueue("%s", type->flags, limit, type->name);
 	if (!t->wq) {
 		free_target(t);
 		return NULL;
-	}
-	if (type->kind != FAIR) {
-		kfree(t->shares);
-		t->shares = NULL;
 	}
 	return t;
 }
@@ -613,12 +635,22 @@ static bool is_idle(struct target *t)
 	return nr_waiting(t) <= 0 && !atomic_read(&t->running);
 }
 
+/*
+ * Time is counted in samples of the watchdog. Before the next one, a work item that has
+ * nothing to do with max_active has run on each CPU. So time for which the machine or a
+ * virtual CPU of it stood or was busy is not counted.
+ */
+static bool is_late(int first_sample, int times_stall_ms)
+{
+	return atomic_read(&nr_samples) - first_sample > times_stall_ms * SAMPLES;
+}
+
 /* false when that takes too long */
 static bool await_idle(struct target *t)
 {
-	unsigned long end = jiffies + msecs_to_jiffies(10 * stall_ms);
+	int first_sample = atomic_read(&nr_samples);
 
-	while (!is_idle(t) && time_before(jiffies, end))
+	while (!is_idle(t) && !is_late(first_sample, 10))
 		schedule_timeout_uninterruptible(1);
 	return is_idle(t);
 }
@@ -656,14 +688,14 @@ static void destroy_target(struct target *t, bool hurry)
 /* true when the target is full, false when that took too long, which is an error */
 static bool await_full(struct target *t)
 {
-	unsigned long end = jiffies + msecs_to_jiffies(2 * stall_ms) + HZ;
+	int first_sample = atomic_read(&nr_samples);
 	bool full;
 
 	do {
 		full = is_full(t);
 		if (!full)
 			schedule_timeout_uninterruptible(1);
-	} while (!full && time_before(jiffies, end) && !torture_must_stop());
+	} while (!full && !is_late(first_sample, 3) && !torture_must_stop());
 	return full;
 }
 
@@ -744,6 +776,28 @@ out:
 	up_write(&t->calm);
 }
 
+/* @t is idle */
+static void queue_half(struct target *t)
+{
+	int i;
+
+	WRITE_ONCE(t->resting, false);
+	for (i = 0; i < max_active / 2; i++)
+		queue_item(&t->items[i], random_issue_cpu(), 0);
+}
+
+static void keep_half(struct target *t)
+{
+	set_limit(t, max_active / 2 + get_random_u32_below(max_active / 2 + 1));
+	doze(t, 50);
+	if (get_random_u32_below(32))
+		return;
+	WRITE_ONCE(t->resting, true);
+	fill(t);
+	if (!torture_must_stop())
+		queue_half(t);
+}
+
 static void live_briefly(int slot)
 {
 	struct target *t = create_target(&types[slot]);
@@ -787,6 +841,9 @@ static int wqtorture_director(void *arg)
 			if (!(type->flags & WQ_FREEZABLE) &&
 			    (type->limit || !get_random_u32_below(32)))
 				fill(t);
+			break;
+		case HALF:
+			keep_half(t);
 			break;
 		case MEET:
 			meet(t);
@@ -893,12 +950,42 @@ static int wqtorture_issuer(void *arg)
 
 /* --- The watchdog and the log --------------------------------------------- */
 
-/* Samples are counted, so that time for which the whole machine stood is not. */
+/*
+ * No item waits for ever while others are executed, wherever it was queued. How long it
+ * may depends on how many wait, so all could have been executed FAIR_ROUNDS times.
+ */
+static void watch_items(struct target *t)
+{
+	unsigned long nr_started = atomic_long_read(&t->nr_started);
+	unsigned int i;
+
+	for (i = 0; i < t->nr_items; i++) {
+		struct item *item = &t->items[i];
+		unsigned int nr_done;
+
+		nr_done = atomic_read(&item->nr_run) + atomic_read(&item->nr_cancelled);
+		if (nr_done == atomic_read(&item->nr_queued) || nr_done != item->seen_done ||
+		    !READ_ONCE(t->limit)) {
+			item->nr_stalled = 0;
+			item->seen_started = nr_started;
+		} else if (++item->nr_stalled >= 4 * SAMPLES &&
+			   nr_started - item->seen_started >= FAIR_ROUNDS * t->nr_items) {
+			wqtorture_err(t, "item %u isn't done for %u ms, %lu others are", i,
+				      item->nr_stalled * stall_ms / SAMPLES,
+				      nr_started - item->seen_started);
+			item->nr_stalled = 0;
+			item->seen_started = nr_started;
+		}
+		item->seen_done = nr_done;
+	}
+}
+
 static void watch(struct target *t)
 {
 	unsigned long nr_events;
 
-	nr_events = atomic_long_read(&t->nr_started) + atomic_long_read(&t->nr_ended) +
+	/* starts and ends of items, and of changes */
+	nr_events = 2 * atomic_long_read(&t->nr_started) - atomic_read(&t->running) +
 		READ_ONCE(t->nr_changes);
 	if (is_full(t) || t->seen_events != nr_events)
 		t->nr_stalled = 0;
@@ -907,6 +994,27 @@ static void watch(struct target *t)
 			      nr_waiting(t), stall_ms, atomic_read(&t->running),
 			      READ_ONCE(t->limit));
 	t->seen_events = nr_events;
+	watch_items(t);
+}
+
+static void nop_fn(struct work_struct *unused)
+{
+}
+
+static DEFINE_PER_CPU(struct work_struct, nop_work);
+
+static void run_on_each_cpu(void)
+{
+	int cpu;
+
+	cpus_read_lock();
+	for_each_online_cpu(cpu) {
+		INIT_WORK(per_cpu_ptr(&nop_work, cpu), nop_fn);
+		queue_work_on(cpu, system_wq, per_cpu_ptr(&nop_work, cpu));
+	}
+	for_each_online_cpu(cpu)
+		flush_work(per_cpu_ptr(&nop_work, cpu));
+	cpus_read_unlock();
 }
 
 static int wqtorture_watchdog(void *unused)
@@ -915,6 +1023,8 @@ static int wqtorture_watchdog(void *unused)
 
 	do {
 		schedule_timeout_interruptible(msecs_to_jiffies(stall_ms / SAMPLES));
+		run_on_each_cpu();
+		atomic_inc(&nr_samples);
 		mutex_lock(&targets_mutex);
 		for (i = 0; i < ARRAY_SIZE(targets); i++)
 			if (targets[i])
@@ -1003,6 +1113,9 @@ static int __init start_tasks(void)
 {
 	int i, j, ret;
 
+	ret = torture_create_kthread(wqtorture_watchdog, NULL, watchdog_task);
+	if (ret)
+		return ret;
 	for (i = 0; i < ARRAY_SIZE(types); i++) {
 		if (types[i].kind == ORDERED || types[i].kind == FAIR)
 			continue;
@@ -1017,11 +1130,13 @@ static int __init start_tasks(void)
 		if (ret)
 			return ret;
 	}
-	for (i = 0; i < ARRAY_SIZE(types); i++)
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		if (types[i].kind == HALF)
+			queue_half(targets[i]);
 		for (j = 0; types[i].kind == FAIR && j < targets[i]->nr_items; j++)
-			queue_on_its_node(&targets[i]->items[j]);
-	ret = torture_create_kthread(wqtorture_watchdog, NULL, watchdog_task);
-	if (!ret && stat_interval > 0)
+			queue_item(&targets[i]->items[j], targets[i]->items[j].cpu, 0);
+	}
+	if (stat_interval > 0)
 		ret = torture_create_kthread(wqtorture_stats, NULL, stats_task);
 	if (!ret && onoff_interval > 0)
 		ret = torture_onoff_init(onoff_holdoff * HZ, onoff_interval, NULL);

@@ -20,9 +20,9 @@
  * Whoever has the pool's lock takes and puts slots there by atomic operations on that
  * one word, each a single step. They fail if there is none to take, or if it's closed,
  * and may fail for a value that they read too late: at any time a pwq's free slots can
- * be missed, but for a CPU that holds A. Under A, a single exchange closes a pwq. What
- * is left to it is stored in a later step, before A is released. The store that opens a
- * pwq, under both locks, is seen by nobody else before that.
+ * be missed, after which more are added to them under A. Also under A, a single exchange
+ * closes a pwq. What is left to it is stored in a later step, before A is released. The
+ * store that opens a pwq, under both locks, is seen by nobody else before that.
  *
  * An item is executed and done in one step, as until then only its slot matters. This
  * takes a worker that looks for items. One is there after a kick, and then for as long
@@ -51,6 +51,9 @@
 #endif
 #ifndef BATCH
 #define BATCH 1
+#endif
+#ifndef LOOKS
+#define LOOKS 1		/* at open pwqs before any is closed */
 #endif
 #ifndef ITEMS
 #define ITEMS 2, 1, 1, 0	/* how many of each pwq */
@@ -292,28 +295,31 @@ inline get_slot(p)
 	atomic {
 		lock_A();
 		if
-		:: nr_free[p] > 0 -> nr_free[p]--; got = YES
-		:: else ->
-			if
 #ifdef BREAK_JUMP_THE_LINE
-			:: nr_spare > 0 ->
+		:: nr_spare > 0 ->
 #else
-			:: nr_spare > 0 && len(pending_pwqs) == 0 ->
+		:: nr_spare > 0 && len(pending_pwqs) == 0 ->
 #endif
-				select (f : 1 .. nr_spare);
-				nr_spare = nr_spare - f;
-				open(p, f - 1);
-				f = 0;
-				got = YES
+			select (f : 1 .. nr_spare);
+			nr_spare = nr_spare - f;
+			open(p, f - 1);
+			f = 0;
+			got = YES
 #ifndef BREAK_DO_NOT_STEAL
-			:: nr_spare <= 0 && len(pending_pwqs) == 0 -> got = ASK
+		:: nr_spare <= 0 && len(pending_pwqs) == 0 -> got = ASK
 #endif
-			:: else -> got = NO
-			fi
+		:: else -> got = NO
 		fi
 	}
 	do
-	:: atomic { got == ASK && f == 0 && len(open_pwqs) > 0 ->
+	:: atomic { got == ASK && f == 0 && looked < LOOKS && len(open_pwqs) > 0 ->
+		open_pwqs ? <q>;
+		if
+		:: nr_free[q] == 0 -> open_pwqs ? q; open_pwqs ! q; looked++
+		:: else -> looked = LOOKS
+		fi;
+		q = 0 }
+	:: atomic { got == ASK && f == 0 && looked == LOOKS && len(open_pwqs) > 0 ->
 		open_pwqs ? q;
 		assert(!freed[q]);
 		f = nr_free[q];
@@ -339,6 +345,7 @@ inline get_slot(p)
 		:: got == NO -> set_pending(p)
 		fi;
 		q = 0;
+		looked = 0;
 		A = false;
 		goto has_asked }
 	od
@@ -441,7 +448,7 @@ inline relock(mine)
 
 proctype cpu()
 {
-	byte p, q, got;
+	byte p, q, got, looked;
 	short f;
 #ifdef BREAK_CANCEL_DOES_NOT_KICK
 	bool worker;
@@ -522,27 +529,12 @@ ask:
 			lock_A();
 			nr_passed--;
 			if
-#ifndef BREAK_OPEN_OVERWRITES
-			:: nr_free[p] >= 0 -> nr_free[p]++
-#endif
+			:: !SOME_WAIT(p) && nr_spare >= 0 -> open(p, 1)
 			:: else ->
 				nr_spare++;
-				if
-#ifdef BREAK_NO_GRANT
-				:: SOME_WAIT(p)
-#else
-				:: SOME_WAIT(p) -> goto next
+#ifndef BREAK_NO_GRANT
+				goto next
 #endif
-				:: !SOME_WAIT(p) && nr_spare > 0 ->
-					nr_spare--;
-#ifdef BREAK_OPEN_OVERWRITES
-					open(p, 1)
-#else
-					open_pwqs ! p;
-					nr_free[p] = 1
-#endif
-				:: else
-				fi
 			fi;
 			A = false;
 			goto done
@@ -694,7 +686,7 @@ done:
 /* pwq 0 goes away, and what follows it may start. */
 proctype release()
 {
-	byte q, got;
+	byte q, got, looked;
 	short f;
 
 	atomic { items[0] == 0 && refcnt[0] + barriers[0] == 0 && !pool[0] -> released[0] = true }

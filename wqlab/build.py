@@ -38,7 +38,10 @@ MODULES = {
     "test_workqueue": [
         ROOT / "lib" / name for name in ("Kbuild", "test_workqueue.c", "test_workqueue.h")
     ],
-    "wqmany": [ROOT / "guest/wqmany" / name for name in ("Kbuild", "wqmany.c")],
+    **{
+        name: [ROOT / "guest" / name / file for file in ("Kbuild", f"{name}.c")]
+        for name in ("wqcrowd", "wqmany")
+    },
 }
 # Changed when the same input gives another result.
 VERSION = 4

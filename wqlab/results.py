@@ -43,6 +43,7 @@ Section = Literal[
     "local",
     "costs",
     "hotplug",
+    "irqsoff",
     "peaks",
     "wakeups",
     "setup",
@@ -282,6 +283,7 @@ FIGURES = {
     for metric in (
         Metric("switches_per_item", "context switches", "per item", "lower"),
         Metric("instructions_per_call", "instructions", "", "lower"),
+        Metric("irqs_off_us", "longest time with interrupts off", "us", "lower"),
         Metric("instructions_per_item", "instructions of all CPUs", "per item", "lower"),
         Metric("steady_items_per_sec", "throughput of the middle half", "items/s", "higher"),
         Metric("moves_per_item", "cache lines that move between CPUs", "per item", "lower"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """wqtorture, left alone and disturbed from outside.
 
-Work is taken for stuck after a second without progress, or after ten on a kernel that
-checks for mistakes, which is many times slower.
+Work is taken for stuck after a second without progress, or after ten on a kernel that checks for
+mistakes, which is many times slower.
 
 Seen failing: against a kernel that shares max_active out to the nodes.
 """
@@ -20,10 +20,15 @@ RUNS = {
     "nodes-2x1-disturbed": DISTURBANCES,
     "nodes-4-disturbed": DISTURBANCES,
     "nodes-4-cpuless-disturbed": DISTURBANCES,
+    "nodes-8-disturbed": DISTURBANCES,
+    "nodes-4-60": (),
 }
+# too many CPUs for a kernel that checks for mistakes
+FAST_ONLY = ("nodes-4-60",)
 # Seconds for each run, without --torture-secs
 SECS = {TEST: 20, DEBUG: 10}
 FULL_SECS = 60
+LONG = {("nodes-8-disturbed", TEST): 600}  # in the full tier
 ONLY_FULL = [FIND, KCSAN, RT]
 # and elsewhere all but these, of each kernel
 ALWAYS = {
@@ -37,11 +42,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = metafunc.config.getoption("--torture-secs")
     runs = []
     for kernel in [*SECS, *ONLY_FULL]:
-        secs = given or (FULL_SECS if full else SECS.get(kernel, FULL_SECS))
         stall_ms = 1000 if kernel == TEST else 10000
         for name, disturb in RUNS.items():
+            if name in FAST_ONLY and kernel != TEST:
+                continue
             machine = name.removesuffix("-disturbed")
-            # shares are those of nodes that have all of their CPUs all the time
+            usual = LONG.get((name, kernel), FULL_SECS) if full else SECS.get(kernel, FULL_SECS)
+            secs = given or usual
+            # shares are those of CPUs that are there all the time
             append = f"torture.secs={secs} torture.args=fair={int(not disturb)},stall_ms={stall_ms}"
             if disturb:
                 append += f" torture.disturb={','.join(disturb)}"

@@ -22,7 +22,7 @@ from made_traces import REST, UNDER, trace, wakeup
 
 from wqlab import counts, vm
 from wqlab.arch import ARCHES
-from wqlab.counts import calls, costs, hotplug, peaks, wakeups
+from wqlab.counts import calls, costs, hotplug, irqsoff, peaks, wakeups
 from wqlab.counts.peaks import cells
 from wqlab.module import parse_words
 from wqlab.problem import Problem, Usage
@@ -195,6 +195,26 @@ def test_hotplug() -> None:
 def test_hotplug_that_is_not_complete(lines: list[str], error: str) -> None:
     with pytest.raises(Problem, match=error):
         hotplug.counts(find_scenario("hotplug-512"), lines)
+
+
+def said_of_irqsoff() -> list[str]:
+    """Step after step, each with interrupts off for longer."""
+    return [
+        f"irqsoff {step} {us} cancel_work cancel_work" for us, step in enumerate(irqsoff.STEPS, 5)
+    ]
+
+
+def test_irqsoff() -> None:
+    found = irqsoff.counts(NODES, ["irqsoff: not that", *said_of_irqsoff()])
+    said = {str(count.labels["load"]).split()[0]: count.figures["irqs_off_us"] for count in found}
+    # the longer one of two
+    assert said == {"queue": 8, "cancel": 6, "end": 11, "raise": 9, "lower": 10}
+
+
+@pytest.mark.parametrize("lines", [[], said_of_irqsoff()[:-1], said_of_irqsoff()[1:]])
+def test_irqsoff_that_is_not_complete(lines: list[str]) -> None:
+    with pytest.raises(Problem, match="steps are missing"):
+        irqsoff.counts(NODES, lines)
 
 
 def test_what_the_plugin_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -407,6 +407,7 @@ SHOWN = {
     "sizes": "with shards of different size",
     "costs": "context switches per item",
     "hotplug": "another node online, first time, 300 workqueues",
+    "irqsoff": "raise 10,000 items",
     "wakeups": "wakeups by reason, all/with a pool->lock held",
     "peaks": "most items running at once",
     "setup": "figures of one kernel",

@@ -6,6 +6,9 @@
   hotplug  what a change of the topology costs: instructions of the functions that follow it, at
            boot, when a CPU comes online and when shards are resized, on a machine with 512 CPUs;
            needs kernels with wqmany
+  irqsoff  for how long interrupts are off at most while 10,000 items wait for max_active, are
+           cancelled, activated and executed, in simulated time; needs kernels of flavour irqsoff
+           with wqcrowd
   peaks    how many items that sleep run at once under each max_active, which promises
            min(max_active, items), on machines with one to eight NUMA nodes
   wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
@@ -20,7 +23,7 @@ Exit status: 0 done, 1 a boot did not pass or was not complete, 2 wrong usage.
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +31,7 @@ from wqlab import results, vm
 from wqlab.counts import calls
 from wqlab.counts.costs import COSTS
 from wqlab.counts.hotplug import HOTPLUG
+from wqlab.counts.irqsoff import IRQSOFF
 from wqlab.counts.kind import Kind
 from wqlab.counts.peaks import PEAKS
 from wqlab.counts.wakeups import WAKEUPS
@@ -37,9 +41,12 @@ from wqlab.problem import OK, Problem, Usage
 from wqlab.results import SCHEMA, Boot, Results
 from wqlab.run import Progress, say, side_by_side
 from wqlab.scenario import Scenario, find_scenario
+from wqlab.sim.emulator import emulator
+from wqlab.sim.machine import Machine, find_machine
+from wqlab.sim.simulate import boot as simulated
 from wqlab.text import plural
 
-KINDS = {kind.section: kind for kind in (COSTS, HOTPLUG, PEAKS, WAKEUPS)}
+KINDS = {kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, WAKEUPS)}
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,23 @@ class Task:
     def label(self) -> str:
         return f"{self.described.name} on {self.scenario.name}"
 
+    @property
+    def how(self) -> tuple[Callable[..., vm.Record], Scenario | Machine]:
+        """The function that boots it, and on what."""
+        if self.kind.simulated:
+            program, plugin = emulator("wqtime")
+            where = find_machine(self.scenario.name)
+            return partial(simulated, program=program, plugin=plugin), where
+        if self.kind.functions:
+            return partial(calls.boot, functions=self.kind.functions), self.scenario
+        return vm.boot, self.scenario
+
     def boot(self) -> Boot:
         kind, name = self.kind, f"{self.described.name}-{self.scenario.name}-{self.number}"
-        boot = partial(calls.boot, functions=kind.functions) if kind.functions else vm.boot
+        boot, where = self.how
         record = boot(
             self.kernel,
-            self.scenario,
+            where,
             kind.job,
             BUILD / kind.section / name,
             append=kind.append,
@@ -129,10 +147,12 @@ def plan(args: argparse.Namespace) -> list[Task]:
     scenarios = args.scenario or [find_scenario(name) for name in kind.machines]
     first = args.kernel[0][1]
     program = calls.program() if kind.functions else None
-    machines = {
-        scenario.name: results.this_machine(vm.emulation(first, scenario, program))
-        for scenario in scenarios
-    }
+    emulated = (
+        {scenario.name: find_machine(scenario.name).emulation for scenario in scenarios}
+        if kind.simulated
+        else {scenario.name: vm.emulation(first, scenario, program) for scenario in scenarios}
+    )
+    machines = {name: results.this_machine(how) for name, how in emulated.items()}
     return [
         Task(kind, kernel, described[name], scenario, machines[scenario.name], number)
         for scenario in scenarios

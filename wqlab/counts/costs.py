@@ -22,17 +22,17 @@ LOADS = {
     "fanout": parse_words("mode=fanout window=16 scopes=cache items=20000"),
     "sleep": parse_words("mode=sleep window=8 sleep_us=2000 scopes=cpu items=1000 max_active=3"),
 }
-# On machines with several nodes, each of which always has work waiting.
+# On machines whose CPUs run in turns, each of which has a pool that always has work waiting.
 LIMITS = {
     f"max_active={limit}": parse_words(
-        f"mode=burst window=32 scopes=numa items=1000 max_active={limit}"
+        f"mode=burst window=32 scopes=cpu items=1000 max_active={limit}"
     )
     for limit in (1, 2, 8, 16, 256)
 }
 
 
 def runs(scenario: Scenario) -> Mapping[str, Run]:
-    return LOADS if len(scenario.nodes) == 1 else LIMITS
+    return LOADS if scenario.icount is None or scenario.cpus == 1 else LIMITS
 
 
 def commands(scenario: Scenario) -> str:

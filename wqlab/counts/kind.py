@@ -20,5 +20,6 @@ class Kind:
     append: str = ""  # boot parameters
     module: str = "test_workqueue"  # that the job loads
     slower: int = 1  # the scenario's timeout, times this
+    simulated: bool = False  # in simulated time, on machines that machines/ has too
     functions: tuple[str, ...] = ()  # of the kernel: counts() also gets lines of wqlab.counts.calls
     at_once: int = 1  # boots; more than one only where time does not matter

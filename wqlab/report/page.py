@@ -45,6 +45,8 @@ TEXTS = {
     "Instructions are counted only where the machine's clock counts them.",
     "hotplug": "Instructions of the function that follows the change, from entry to return, in an "
     "emulator that counts them. What it calls is in them, and so are interrupts.",
+    "irqsoff": "By the tracer irqsoff, in simulated time: what locks that others hold, and lines "
+    "that others have, are waited for is in it.",
     "wakeups": "Each boot was traced, and each wakeup of a worker is counted under its reason. The "
     "number after the slash is of those that happened while a pool->lock was held. The reason "
     "'other' is not the workqueue's: no figure per item includes it.",
@@ -58,6 +60,7 @@ DETAILS: dict[Section, str] = {"wakeups": "By reason", "sim": "By function"}
 TITLES: dict[Section, str] = {
     "costs": "Cost of an item",
     "hotplug": "Cost of a change of the topology",
+    "irqsoff": "Interrupts off",
     "wakeups": "Wakeups of workers",
     "peaks": "max_active",
     "sim": "Where lines move and locks are waited for",

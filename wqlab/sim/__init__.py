@@ -40,7 +40,7 @@ SIZE = "workqueue.cache_shard_size"
 
 def host(machine: Machine) -> results.Machine:
     """What is simulated, as the machine that it runs on."""
-    return results.this_machine(f"simulated {machine.name} ({machine.says})")
+    return results.this_machine(machine.emulation)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,11 @@ class Machine:
         """What things cost on it, as one line."""
         return ", ".join(f"{name}={value:g}" for name, value in self.costs.items())
 
+    @property
+    def emulation(self) -> str:
+        """As results have it."""
+        return f"simulated {self.name} ({self.says})"
+
     def changed(self, costs: dict[str, float]) -> "Machine":
         return replace(self, costs=self.costs | costs)
 

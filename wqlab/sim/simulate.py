@@ -7,7 +7,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from wqlab import vm
 from wqlab.measure import parse_runs
@@ -21,6 +23,7 @@ from wqlab.vm import Kernel, Record
 
 # Moves or acquisitions per item, to be stored: in all, and of one function
 LEAST, LEAST_OF_ONE = 0.1, 0.5
+LEAST_OF_KIND = 0.001  # acquisitions of a kind of lock per item
 TIMEOUT = 1800  # seconds for a boot with all its runs
 START_NS = 20_000  # CPUs start up to so far apart
 # From where a line comes: the nearest that both CPUs have in common. In a machine's file, each
@@ -43,6 +46,7 @@ class Symbols:
     workqueue: frozenset[str] = frozenset()  # those that only kernel/workqueue.c knows
 
     @classmethod
+    @cache
     def of(cls, kernel: Kernel) -> "Symbols":
         said = check(
             ["readelf", "--symbols", "--wide", kernel.path / "vmlinux"],
@@ -179,6 +183,48 @@ def counted(threads: int, items: int, warmup: int) -> tuple[int, int]:
     return before + threads * items // 4, before + threads * items * 3 // 4
 
 
+def boot(
+    kernel: Kernel,
+    machine: Machine,
+    job: str,
+    out: Path,
+    *,
+    program: Path,
+    plugin: Path,
+    count: tuple[int, int] = (1, 1),
+    append: str = "",
+    **more: Any,
+) -> Record:
+    """As vm.boot(), for a job that turns time on and off: simulated time. `count` are calls of
+    queue_work_on(), between which the plugin counts."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "cpus").write_text(machine.cpus)
+    (out / "symbols").write_text(Symbols.of(kernel).file)
+    (out / "counts").unlink(missing_ok=True)
+    arguments = {
+        **{name: f"{value:g}" for name, value in machine.costs.items()},
+        "cpus": out / "cpus",
+        "symbols": out / "symbols",
+        "out": out / "counts",
+        "count": f"{count[0]}:{count[1]}",
+        "start": START_NS,
+    }
+    qemu = with_plugin(program, plugin, arguments)
+    # a leaf of CPUID that does not exist reads as the last one, and QEMU's leaf 0x1f, the last
+    # one with several dies, fails an assertion if ECX is large
+    options = ("-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20")
+    return vm.boot(
+        kernel,
+        machine.scenario,
+        job,
+        out,
+        append=f"quiet {append}".rstrip(),
+        accel=ACCEL,
+        emulator=replace(qemu, options=(*options, *qemu.options)),
+        **more,
+    )
+
+
 def simulate(
     kernel: Kernel,
     machine: Machine,
@@ -190,35 +236,17 @@ def simulate(
 ) -> tuple[list[Measured], Record]:
     """Boot the kernel on the machine and make the runs, all of as many items."""
     symbols = Symbols.of(kernel)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "cpus").write_text(machine.cpus)
-    (out / "symbols").write_text(symbols.file)
-    (out / "counts").unlink(missing_ok=True)
-    first, last = counted(
-        **{key: int(str(asked[0][key])) for key in ("threads", "items", "warmup")}
-    )
-    arguments = {
-        **{name: f"{value:g}" for name, value in machine.costs.items()},
-        "cpus": out / "cpus",
-        "symbols": out / "symbols",
-        "out": out / "counts",
-        "count": f"{first}:{last}",
-        "start": START_NS,
-    }
-    qemu = with_plugin(program, plugin, arguments)
-    # a leaf of CPUID that does not exist reads as the last one, and QEMU's leaf 0x1f, the last
-    # one with several dies, fails an assertion if ECX is large
-    options = ("-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20")
-    record = vm.boot(
+    record = boot(
         kernel,
-        machine.scenario,
+        machine,
         "sim",
         out,
-        append=f"quiet {append}".rstrip(),
+        program=program,
+        plugin=plugin,
+        count=counted(**{key: int(str(asked[0][key])) for key in ("threads", "items", "warmup")}),
+        append=append,
         commands="".join(f"{words(run)}\n" for run in asked),
         timeout=TIMEOUT,
-        accel=ACCEL,
-        emulator=replace(qemu, options=(*options, *qemu.options)),
     )
     if record.verdict != "pass":
         raise Problem(f"{record.verdict}: {record.reason}; see {out}")
@@ -254,7 +282,10 @@ def counts(one: Measured) -> list[Count]:
                 "moves_wait_ns": moved.waited_ps * each / 1e3,
             }
             found.append(Count({"scope": scope, "of": "lines", "in": name}, figures))
-    for of, locks, least in (("locks", one.kinds, LEAST), ("lock", one.locks, LEAST_OF_ONE)):
+    for of, locks, least in (
+        ("locks", one.kinds, LEAST_OF_KIND),
+        ("lock", one.locks, LEAST_OF_ONE),
+    ):
         for name, took in sorted(locks.items()):
             if took.taken * each >= least:
                 figures = {
