@@ -5,7 +5,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -233,6 +233,7 @@ def simulate(
     program: Path,
     plugin: Path,
     append: str = "",
+    on_line: Callable[[str], None] = lambda line: None,
 ) -> tuple[list[Measured], Record]:
     """Boot the kernel on the machine and make the runs, all of as many items."""
     symbols = Symbols.of(kernel)
@@ -247,6 +248,7 @@ def simulate(
         append=append,
         commands="".join(f"{words(run)}\n" for run in asked),
         timeout=TIMEOUT,
+        on_line=on_line,
     )
     if record.verdict != "pass":
         raise Problem(f"{record.verdict}: {record.reason}; see {out}")
