@@ -36,10 +36,10 @@
  * Now and then nothing is queued on one of the first six until all items are done,
  * and then items that stay: exactly as many as the limit allows have to run.
  *
- * What is counted when an item starts and ends is counted without a lock, and with
- * no more order than atomic operations on one variable have, so that it doesn't
- * hide a lack of order in what it tests. Only the ordered workqueue and those for
- * shares take one there.
+ * What is counted when an item starts and ends is counted without a lock, and but
+ * for the very end with no more order than atomic operations on one variable have,
+ * so that it doesn't hide a lack of order in what it tests. Only the ordered
+ * workqueue and those for shares take one there.
  *
  * All but the ordered one and wqtorture_brief are in sysfs. The last line but one
  * that is logged at the end is "wqtorture: ... errors=N", with N = 0 for success.
@@ -156,6 +156,7 @@ struct target {
 	atomic_long_t		nr_queued;
 	atomic_long_t		nr_cancelled;
 	atomic_long_t		nr_started;
+	atomic_long_t		nr_ended;
 	atomic_t		running;
 
 	spinlock_t		lock;		/* guards the following for writes */
@@ -306,10 +307,13 @@ static void set_limit(struct target *t, int limit)
 	atomic_long_inc(&nr_limits);
 }
 
+/* what is queued meanwhile counts, so it may be too many, but not too few */
 static long nr_waiting(struct target *t)
 {
-	return atomic_long_read(&t->nr_queued) - atomic_long_read(&t->nr_cancelled) -
-		atomic_long_read(&t->nr_started);
+	long nr = atomic_long_read(&t->nr_started) + atomic_long_read(&t->nr_cancelled);
+
+	smp_rmb();	/* pairs with what queues an item, which it starts after */
+	return atomic_long_read(&t->nr_queued) - nr;
 }
 
 /* whether no item can be started, as the limit is reached or none waits */
@@ -417,6 +421,8 @@ static void end_item(struct item *item)
 	atomic_inc(&item->nr_run);
 	atomic_long_inc(&nr_run);
 	atomic_dec(&item->nr_inside);
+	/* pairs with is_idle(): who sees the end sees what the item has queued */
+	atomic_long_fetch_inc_release(&t->nr_ended);
 }
 
 /* --- Items ---------------------------------------------------------------- */
@@ -630,9 +636,13 @@ static void close_gate(struct target *t)
 	spin_unlock(&t->lock);
 }
 
+/* Items queue themselves, so what has ended is read before what was queued. */
 static bool is_idle(struct target *t)
 {
-	return nr_waiting(t) <= 0 && !atomic_read(&t->running);
+	long nr = atomic_long_read(&t->nr_ended) + atomic_long_read(&t->nr_cancelled);
+
+	smp_rmb();	/* pairs with end_item() */
+	return atomic_long_read(&t->nr_queued) == nr;
 }
 
 /*
