@@ -316,6 +316,17 @@ static long nr_waiting(struct target *t)
 	return atomic_long_read(&t->nr_queued) - nr;
 }
 
+/* items that wait until they have ended, where they are executed */
+static int nr_waiting_for_themselves(struct target *t)
+{
+	unsigned int i;
+	int nr = 0;
+
+	for (i = 0; i < t->nr_items; i++)
+		nr += atomic_read(&t->items[i].nr_inside) && work_pending(&t->items[i].dwork.work);
+	return nr;
+}
+
 /* whether no item can be started, as the limit is reached or none waits */
 static bool is_full(struct target *t)
 {
@@ -776,8 +787,9 @@ static void fill(struct target *t)
 	for (i = 0; i < t->nr_items && nr_waiting(t) < 2 * limit + nr_nodes; i++)
 		queue_item(&t->items[i], random_issue_cpu(), 0);
 	if (!await_full(t) && !torture_must_stop())
-		wqtorture_err(t, "%d run and %ld wait on an idle workqueue, limit %d",
-			      atomic_read(&t->running), nr_waiting(t), limit);
+		wqtorture_err(t, "%d run and %ld wait on an idle workqueue, %d for themselves, limit %d",
+			      atomic_read(&t->running), nr_waiting(t),
+			      nr_waiting_for_themselves(t), limit);
 	nap(5);	/* so that one too many would start */
 	open_gate(t);
 	await_idle(t);
@@ -1000,9 +1012,9 @@ static void watch(struct target *t)
 	if (is_full(t) || t->seen_events != nr_events)
 		t->nr_stalled = 0;
 	else if (++t->nr_stalled == SAMPLES)
-		wqtorture_err(t, "%ld items wait for %d ms while %d run, limit %d",
-			      nr_waiting(t), stall_ms, atomic_read(&t->running),
-			      READ_ONCE(t->limit));
+		wqtorture_err(t, "%ld items wait for %d ms, %d for themselves, while %d run, limit %d",
+			      nr_waiting(t), stall_ms, nr_waiting_for_themselves(t),
+			      atomic_read(&t->running), READ_ONCE(t->limit));
 	t->seen_events = nr_events;
 	watch_items(t);
 }
