@@ -2201,7 +2201,8 @@ static void item_starts_when_unplugged(struct kunit *test)
 
 struct flush {
 	struct work_struct	work;
-	struct work_struct	*target;
+	struct work_struct	*target;	/* or ... */
+	struct workqueue_struct	*wq;
 	struct completion	done;
 };
 
@@ -2248,6 +2249,61 @@ static void flush_of_cancelled_item_ends(struct kunit *test)
 	end_step(&first);
 	end_step(&second);
 	destroy_workqueue(wq);
+}
+
+static void flush_workqueue_fn(struct work_struct *work)
+{
+	struct flush *flush = container_of(work, struct flush, work);
+
+	flush_workqueue(flush->wq);
+	complete(&flush->done);
+}
+
+/*
+ * A worker flushes a workqueue whose last item ends, or is cancelled. It can be
+ * pending, with nothing before it, as its worker still executes it for another one.
+ */
+static void end_flush(struct kunit *test, bool cancel)
+{
+	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
+	struct flush flush = { .wq = alloc_workqueue("kunit", WQ_UNBOUND, 0) };
+	int cpu = cpumask_first(cpu_online_mask);
+	struct completion release;
+	struct step step;
+
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	KUNIT_ASSERT_NOT_NULL(test, flush.wq);
+	init_completion(&release);
+	init_step(&step, &release);
+	queue_work_on(cpu, cancel ? other : flush.wq, &step.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
+	if (cancel)
+		queue_work_on(cpu, flush.wq, &step.work);
+
+	INIT_WORK_ONSTACK(&flush.work, flush_workqueue_fn);
+	init_completion(&flush.done);
+	queue_work(system_unbound_wq, &flush.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flush.done, HZ / 20));
+
+	if (cancel)
+		KUNIT_EXPECT_TRUE(test, cancel_work(&step.work));
+	else
+		complete_all(&release);
+	if (!wait_for_completion_timeout(&flush.done, patience(test))) {
+		KUNIT_FAIL(test, "the flush goes on");
+		complete(&flush.wq->first_flusher->done);
+	}
+	end_step(&step);
+	flush_work(&flush.work);
+	destroy_work_on_stack(&flush.work);
+	destroy_workqueue(flush.wq);
+	destroy_workqueue(other);
+}
+
+static void flush_of_workqueue_ends(struct kunit *test)
+{
+	end_flush(test, false);
+	end_flush(test, true);
 }
 
 /* one that runs and was queued again is cancelled and makes room for one that it waits for */
@@ -2462,6 +2518,7 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_starts_when_another_hogs_cpu),
 	KUNIT_CASE(item_of_another_pool_starts),
 	KUNIT_CASE(flush_of_cancelled_item_ends),
+	KUNIT_CASE(flush_of_workqueue_ends),
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_starts_when_unplugged),
 	KUNIT_CASE(item_starts_when_limit_is_raised),

@@ -69,17 +69,34 @@ def test_two_locks() -> None:
     assert total == locked == {"item of another pool": 1}
 
 
+def test_flush() -> None:
+    """Its last item completes what the flusher waits for, with the lock or without."""
+    done = ("swake_up_locked", "complete_with_flags")
+    total, locked = wq_wakeups.parse(
+        trace(
+            f"0 bash {TAKE}",
+            *wakeup(0, *done, "pwq_dec_nr_in_flight", "process_one_work"),
+            f"0 bash {DROP}",
+            *wakeup(0, *done, "process_one_work", "worker_thread"),
+            *wakeup(0, "process_one_work", "worker_thread"),
+            *REST,
+        )
+    ).by_reason()
+    assert total == {"flush ends": 2, "next item": 1}
+    assert locked == {"flush ends": 1}
+
+
 def test_other_wakeups() -> None:
     """Of other tasks, and of workers for other reasons: shown where a lock was held."""
     quiet = wakeup(0, "hrtimer_wakeup", "__hrtimer_run_queues")
-    loud = wakeup(0, "complete", "pwq_dec_nr_in_flight")
+    loud = wakeup(0, "complete", "wq_barrier_func", "process_one_work")
     other = wakeup(0, "wakeup_softirqd", "raise_softirq_irqoff", what=WAKE_OTHER)
     counts = wq_wakeups.parse(
         trace(*quiet, f"0 bash {TAKE}", *loud, *other, f"0 bash {DROP}", *AFTER, *REST)
     )
-    assert counts.by_reason()[1] == {"complete <- pwq_dec_nr_in_flight": 1}
+    assert counts.by_reason()[1] == {"wq_barrier_func <- process_one_work": 1}
     text = "\n".join(wq_wakeups.report(counts))
-    assert "complete <- pwq_dec_nr_in_flight" in text
+    assert "wq_barrier_func <- process_one_work" in text
     assert "hrtimer_wakeup" not in text
     assert "1 wakeups of ksoftirqd/0, wakeup_softirqd <- raise_softirq_irqoff" in text
     assert re.search(r"^other +2$", text, re.MULTILINE)

@@ -39,6 +39,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 
 LOCK = "&pool->lock"
@@ -71,17 +72,17 @@ REASONS = {
     "rescuer leaves": ("rescuer_thread",),
     "CPU goes offline": ("unbind_workers", "workqueue_offline_cpu"),
     "worker created": ("create_worker",),
+    "flush ends": (),  # any of these functions, by a completion
 }
 REASON_OF = {function: reason for reason, names in REASONS.items() for function in names}
 
 # Functions that only pass a wakeup on; what a stack trace has above the first of them is
 # the tracing itself.
 WAKE_UP = "try_to_wake_up"
-PASSING = {
+COMPLETE = {"swake_up_locked", "complete_with_flags", "complete"}
+PASSING = COMPLETE | {
     "wake_up_process",
     "wake_up_q",
-    "swake_up_locked",
-    "complete_with_flags",
     "kick_pool",
     "kick_pool_unlock",
     "kick_pool_unlock_irq",
@@ -118,8 +119,13 @@ class Wakeup:
         if WAKE_UP not in self.frames:
             raise TraceError(f"a wakeup of {self.comm} has no stack trace through {WAKE_UP}()")
         frames = self.frames[self.frames.index(WAKE_UP) + 1 :]
-        frames = [frame for frame in frames if frame not in PASSING]
-        return REASON_OF.get(frames[0], " <- ".join(frames[:2])) if frames else "unknown"
+        callers = list(dropwhile(PASSING.__contains__, frames))
+        if not callers:
+            return "unknown"
+        if callers[0] not in REASON_OF:
+            return " <- ".join(callers[:2])
+        passing = frames[: -len(callers)]
+        return "flush ends" if COMPLETE.intersection(passing) else REASON_OF[callers[0]]
 
 
 @dataclass
