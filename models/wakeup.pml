@@ -5,15 +5,24 @@
  *
  * PRODUCERS queue ITEMS items each on one pool that starts with IDLE idle workers and
  * can create more, up to WORKERS. At any time, the one that has been idle the longest is
- * culled, if more than two are idle; time plays no role, so that this is more than the
- * kernel ever does. With PERCPU the pool's concurrency is managed, else it's unbound.
+ * culled, if more than two are idle, of which the manager is one; time plays no role, so
+ * that this is more than the kernel ever does. With PERCPU the pool's concurrency is
+ * managed, else it's unbound. A producer may as well be a worker of another pool that
+ * passes on a slot of max_active.
+ *
+ *   MEET	no item ends before all have been started
+ *   FAILS	creating a worker may fail, and then a rescuer takes an item
+ *   UNBIND	the CPU of the pool goes offline, and until then no item sleeps
+ *   STRAYS	so many wakeups of idle workers come from elsewhere
+ *
+ * An item that hogs the CPU until wq_worker_tick() is no other than one that sleeps.
  *
  * What is done under pool->lock is one step. A picked worker is woken up in another
  * one. The waker is in an RCU read-side critical section from one to the other. A task
  * is freed when it has exited and all sections that had begun by then have ended.
  *
  * Proved: no freed task is woken up. No wakeup reaches a worker that has been woken up
- * already, but for one that is culled. When nothing can happen any more, all items have
+ * already, but for one that is culled, or if there are STRAYS. When nothing can happen any more, all items have
  * been executed. Each BREAK_* is a mistake that the verifier has to find.
  */
 
@@ -32,22 +41,31 @@
 #ifndef CULLS
 #define CULLS 1
 #endif
+#ifndef STRAYS
+#define STRAYS 0
+#endif
 
 #define NONE	255
 #define READER(r)	(1 << (r))		/* a worker's or, behind them, a producer's */
+#define OTHER		(WORKERS + PRODUCERS)	/* the rescuer, or who unbinds the workers */
 
 #ifdef PERCPU
-#define RUNNING(n)	nr_running = nr_running + n
+#define RUNNING(n)	nr_running = nr_running + (unbound -> 0 : n)
 #else
 #define RUNNING(n)	skip
 #endif
 
 #define NEED_MORE_WORKER	(worklist > 0 && nr_running == 0)
 #define KEEP_WORKING		(worklist > 0 && nr_running <= 1)
+#ifdef MEET
+#define MET			(started == PRODUCERS * ITEMS)
+#else
+#define MET			skip
+#endif
 #ifdef BREAK_CULL_ALL
 #define TOO_MANY_WORKERS	(nr_idle > 0)
 #else
-#define TOO_MANY_WORKERS	(nr_idle > 2)
+#define TOO_MANY_WORKERS	(nr_idle + managed > 2)
 #endif
 
 mtype = { UNBORN, TASK_IDLE, TASK_RUNNING, EXITED };
@@ -58,9 +76,9 @@ byte waits_for[WORKERS];	/* the sections that the freeing of a task waits for */
 byte readers;			/* the sections under way */
 
 byte idle[WORKERS];		/* the last in is the first of pool->idle_list */
-byte nr_idle, worklist, executed;
+byte nr_idle, worklist, started, executed;
 short nr_running;
-bool managed;
+bool managed, unbound;
 byte manager;
 byte queued;
 
@@ -115,7 +133,7 @@ inline wake_up(r, p)
 	:: p != NONE ->
 		atomic {
 			assert(!freed[p]);
-			assert(state[p] == TASK_IDLE || die[p]);
+			assert(state[p] == TASK_IDLE || die[p] || STRAYS > 0);
 			if
 			:: state[p] == TASK_IDLE -> state[p] = TASK_RUNNING
 			:: else
@@ -183,6 +201,9 @@ manage:
 #endif
 			enter_idle(p);
 			begin(w)
+#ifdef FAILS
+		:: true -> p = NONE
+#endif
 		:: else -> p = NONE
 		fi
 	}
@@ -191,20 +212,30 @@ manage:
 work:
 	atomic {
 		worklist--;
+		started++;
+#ifndef BREAK_NO_CHAIN
 		pick(w, p)
+#endif
 	}
 	wake_up(w, p);
 	/* the work function: it may sleep */
-#ifdef PERCPU
+#if defined(PERCPU) && !defined(UNBIND)
 	if
 	:: atomic {
 			nr_running--;
+#ifndef BREAK_SLEEPS_SILENTLY
 			pick(w, p)
+#endif
 		};
 		wake_up(w, p);
+		MET;
 		nr_running++
+#ifndef MEET
 	:: skip
+#endif
 	fi;
+#else
+	MET;
 #endif
 	atomic {
 		executed++;
@@ -280,6 +311,59 @@ end:	do
 	od
 }
 
+/* creating a worker takes long, and a rescuer takes what there is to do */
+proctype Rescuer()
+{
+	byte p = NONE, i = 0;
+
+end:	atomic {
+		(managed && worklist > 0);
+		worklist--;
+		started++
+	}
+	MET;
+	atomic {
+		executed++;
+		pick(OTHER, p)
+	}
+	wake_up(OTHER, p)
+}
+
+/* unbind_workers() */
+proctype Unbinder()
+{
+	byte p = NONE, i = 0;
+
+	atomic {
+		unbound = true;
+		nr_running = 0;
+#ifndef BREAK_UNBINDS_SILENTLY
+		pick(OTHER, p)
+#endif
+	}
+	wake_up(OTHER, p)
+}
+
+/* whatever else wakes up tasks */
+proctype Stray()
+{
+	byte n = 0;
+
+end:	do
+	:: n < STRAYS ->
+		atomic {
+			if
+			:: (nr_idle > 0 && state[idle[0]] == TASK_IDLE) ->
+				state[idle[0]] = TASK_RUNNING
+			:: (nr_idle > 0 && state[idle[nr_idle - 1]] == TASK_IDLE) ->
+				state[idle[nr_idle - 1]] = TASK_RUNNING
+			fi;
+			n++
+		}
+	:: else -> break
+	od
+}
+
 init {
 	byte n = 0, i = 0;
 
@@ -301,6 +385,15 @@ init {
 		:: n < PRODUCERS -> run Producer(WORKERS + n); n++
 		:: else -> break
 		od;
+#ifdef FAILS
+		run Rescuer();
+#endif
+#ifdef UNBIND
+		run Unbinder();
+#endif
+#if STRAYS > 0
+		run Stray();
+#endif
 		run Culler()
 	}
 	/* nothing can happen any more */
