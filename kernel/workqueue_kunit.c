@@ -2306,6 +2306,78 @@ static void flush_of_workqueue_ends(struct kunit *test)
 	end_flush(test, true);
 }
 
+/* a pool is known not to execute an item, or to, without its lock */
+static void item_may_be_executing(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+	unsigned long end = jiffies + patience(test);
+	struct completion release;
+	struct worker_pool *pool;
+	struct step step;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	set_nice(test, wq, -11);	/* a pool that nobody else uses */
+	init_completion(&release);
+	init_step(&step, &release);
+	queue_work(wq, &step.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
+
+	rcu_read_lock();
+	pool = get_work_pool(&step.work);
+	KUNIT_EXPECT_TRUE(test, may_be_executing(pool, &step.work));
+	rcu_read_unlock();
+
+	complete_all(&release);
+	flush_work(&step.work);
+	rcu_read_lock();
+	KUNIT_EXPECT_PTR_EQ(test, pool, get_work_pool(&step.work));
+	/* the barrier of the flush may be in the same bucket for a moment */
+	while (may_be_executing(pool, &step.work) && time_before(jiffies, end))
+		cpu_relax();
+	KUNIT_EXPECT_FALSE(test, may_be_executing(pool, &step.work));
+	rcu_read_unlock();
+	end_step(&step);
+	destroy_workqueue(wq);
+}
+
+/* an item that executes is queued for another pool: it stays, and isn't started twice */
+static void executing_item_stays(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+	struct completion release;
+	struct worker_pool *pool;
+	struct step step;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&step, &release);
+	queue_work(wq, &step.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
+	rcu_read_lock();
+	pool = get_work_pool(&step.work);
+	rcu_read_unlock();
+
+	set_nice(test, wq, -12);
+	reinit_completion(&step.started);
+	queue_work(wq, &step.work);
+	rcu_read_lock();
+	KUNIT_EXPECT_PTR_EQ(test, pool, get_work_pool(&step.work));
+	rcu_read_unlock();
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&step.started, HZ / 20));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
+
+	/* it has ended, and moves to the other pool */
+	flush_work(&step.work);
+	queue_work(wq, &step.work);
+	flush_work(&step.work);
+	rcu_read_lock();
+	KUNIT_EXPECT_PTR_NE(test, pool, get_work_pool(&step.work));
+	rcu_read_unlock();
+	end_step(&step);
+	destroy_workqueue(wq);
+}
+
 /* one that runs and was queued again is cancelled and makes room for one that it waits for */
 static void item_starts_when_another_is_cancelled(struct kunit *test)
 {
@@ -2519,6 +2591,8 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_of_another_pool_starts),
 	KUNIT_CASE(flush_of_cancelled_item_ends),
 	KUNIT_CASE(flush_of_workqueue_ends),
+	KUNIT_CASE(item_may_be_executing),
+	KUNIT_CASE(executing_item_stays),
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_starts_when_unplugged),
 	KUNIT_CASE(item_starts_when_limit_is_raised),

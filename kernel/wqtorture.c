@@ -13,6 +13,7 @@
  *     none waits for four times as long while others are executed again and again
  *   - each item runs as often as it was queued, less what was cancelled, and never
  *     in two places at once
+ *   - a flush returns after all that was queued before it has ended or was cancelled
  *
  * What is special about each of them:
  *
@@ -121,10 +122,13 @@ struct item {
 	struct delayed_work	dwork;
 	struct target		*target;
 	int			cpu;		/* for FAIR */
-	atomic_t		nr_queued;
+	atomic_t		nr_queued;	/* counted before it is */
+	atomic_t		nr_due;		/* and when it has been */
+	atomic_t		nr_cancelling;	/* attempts under way */
 	atomic_t		nr_cancelled;
 	atomic_t		nr_run;
 	atomic_t		nr_inside;	/* executions under way, at most 1 */
+	atomic_t		flushing;
 
 	/* for the watchdog alone */
 	unsigned int		seen_done;
@@ -446,21 +450,54 @@ static bool queue_item(struct item *item, int cpu, unsigned long delay)
 	/* It may run and end before the function returns. */
 	atomic_inc(&item->nr_queued);
 	atomic_long_inc(&t->nr_queued);
-	if (queue_delayed_work_on(cpu, t->wq, &item->dwork, delay))
+	if (queue_delayed_work_on(cpu, t->wq, &item->dwork, delay)) {
+		atomic_inc(&item->nr_due);
 		return true;
+	}
 	atomic_dec(&item->nr_queued);
 	atomic_long_dec(&t->nr_queued);
 	return false;
 }
 
-/* account for what a function that cancels @item has returned */
+/* to be followed by cancelled() */
+static struct item *cancelling(struct item *item)
+{
+	atomic_inc(&item->nr_cancelling);
+	return item;
+}
+
+/* account for what a function that cancels cancelling(@item) has returned */
 static void cancelled(struct item *item, bool pending)
 {
-	if (!pending)
+	if (pending) {
+		atomic_inc(&item->nr_cancelled);
+		atomic_long_inc(&item->target->nr_cancelled);
+		atomic_long_inc(&nr_cancelled);
+	}
+	/* pairs with flush_item(): who doesn't see it any more sees the above */
+	atomic_dec_return_release(&item->nr_cancelling);
+}
+
+/*
+ * One at a time: while a flush has taken the item off its timer and not yet queued it,
+ * another one doesn't find it.
+ */
+static void flush_item(struct item *item)
+{
+	int nr_due, nr_done;
+
+	if (atomic_xchg(&item->flushing, 1))
 		return;
-	atomic_inc(&item->nr_cancelled);
-	atomic_long_inc(&item->target->nr_cancelled);
-	atomic_long_inc(&nr_cancelled);
+	nr_due = atomic_read_acquire(&item->nr_due);
+	flush_delayed_work(&item->dwork);
+
+	/* in this order, as what is being cancelled is cancelled later */
+	nr_done = atomic_read_acquire(&item->nr_cancelling);
+	nr_done += atomic_read(&item->nr_cancelled) + atomic_read(&item->nr_run);
+	if (nr_done < nr_due)
+		wqtorture_err(item->target, "item %td is flushed, but %d of %d times it is not done",
+			      item - item->target->items, nr_due - nr_done, nr_due);
+	atomic_set_release(&item->flushing, 0);
 }
 
 /*
@@ -475,7 +512,8 @@ static void modify_item(struct item *item, unsigned long delay)
 	atomic_long_inc(&t->nr_queued);
 	/* the timer of a CPU that is offline doesn't run */
 	cancelled(item, mod_delayed_work_on(delay ? WORK_CPU_UNBOUND : random_issue_cpu(), t->wq,
-					    &item->dwork, delay));
+					    &cancelling(item)->dwork, delay));
+	atomic_inc(&item->nr_due);
 }
 
 static void queue_in_order(struct item *item)
@@ -493,10 +531,12 @@ static void cancel_in_order(struct item *item)
 {
 	struct target *t = item->target;
 	unsigned int i, nr = 2 * t->nr_items;
+	bool pending;
 
 	spin_lock(&t->lock);
-	if (cancel_delayed_work(&item->dwork)) {
-		cancelled(item, true);
+	pending = cancel_delayed_work(&cancelling(item)->dwork);
+	cancelled(item, pending);
+	if (pending) {
 		for (i = t->order_tail - 1; t->order[i % nr] != item && i != t->order_head; i--)
 			;
 		for (; i + 1 != t->order_tail; i++)
@@ -689,7 +729,7 @@ static void destroy_target(struct target *t, bool hurry)
 		for (i = 0; i < t->nr_items; i++) {
 			struct item *item = &t->items[i];
 
-			cancelled(item, cancel_delayed_work_sync(&item->dwork));
+			cancelled(item, cancel_delayed_work_sync(&cancelling(item)->dwork));
 		}
 	}
 	destroy_workqueue(t->wq);
@@ -730,7 +770,7 @@ static void change_meeting(struct target *t)
 	case 2: {
 		struct item *item = &t->items[get_random_u32_below(t->nr_items)];
 
-		cancelled(item, cancel_delayed_work(&item->dwork));
+		cancelled(item, cancel_delayed_work(&cancelling(item)->dwork));
 		break;
 	}
 	case 3:
@@ -765,6 +805,9 @@ static void meet(struct target *t)
 		await_full(t);
 	open_gate(t);
 	flush_workqueue(t->wq);
+	if (!is_idle(t))
+		wqtorture_err(t, "%ld items wait and %d run after a flush", nr_waiting(t),
+			      atomic_read(&t->running));
 	atomic_long_inc(&nr_meetings);
 }
 
@@ -893,21 +936,21 @@ static void issue(struct item *item)
 	}
 	switch (what) {
 	case 0:
-		cancelled(item, cancel_delayed_work(&item->dwork));
+		cancelled(item, cancel_delayed_work(&cancelling(item)->dwork));
 		break;
 	case 1:
-		cancelled(item, cancel_delayed_work_sync(&item->dwork));
+		cancelled(item, cancel_delayed_work_sync(&cancelling(item)->dwork));
 		break;
 	case 2:
-		cancelled(item, disable_delayed_work(&item->dwork));
+		cancelled(item, disable_delayed_work(&cancelling(item)->dwork));
 		enable_delayed_work(&item->dwork);
 		break;
 	case 3:
-		cancelled(item, disable_delayed_work_sync(&item->dwork));
+		cancelled(item, disable_delayed_work_sync(&cancelling(item)->dwork));
 		enable_delayed_work(&item->dwork);
 		break;
 	case 4:
-		flush_delayed_work(&item->dwork);
+		flush_item(item);
 		break;
 	case 5:
 		if (!get_random_u32_below(16))
@@ -931,7 +974,7 @@ static void issue_in_order(struct item *item)
 		cancel_in_order(item);
 		break;
 	case 2:
-		flush_delayed_work(&item->dwork);
+		flush_item(item);
 		break;
 	default:
 		queue_in_order(item);
