@@ -1682,6 +1682,35 @@ static void slots_are_looked_for(struct kunit *test)
 }
 
 /*
+ * Catches a pwq that forgets what it holds when it gets more, as one may that was closed
+ * for a moment, and one that doesn't open with the first slot that it puts back.
+ */
+static void slots_are_held(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct pool_workqueue *pwq = slots->pools[0].pwq;
+	struct workqueue_struct *wq = &slots->wq;
+
+	slots_queue(slots, 0);
+	slots_queue(slots, 1);
+	KUNIT_EXPECT_TRUE(test, list_empty(&wq->open_pwqs));
+	slots_cancel(slots, 1);
+	slots_end(slots, 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&pwq->nr_free), 1);
+	expect_slots(test, slots, "put back", 0);
+
+	slots_set_max_active(slots, 3);
+	raw_spin_lock_irq(&pwq->pool->lock);
+	raw_spin_lock(&wq->active_lock);
+	wq_add_spare(wq, -2);
+	pwq_open(pwq, 2);
+	raw_spin_unlock(&wq->active_lock);
+	raw_spin_unlock_irq(&pwq->pool->lock);
+	KUNIT_EXPECT_EQ(test, atomic_read(&pwq->nr_free), 3);
+	expect_slots(test, slots, "more", 0);
+}
+
+/*
  * Catches a slot that is used although nothing waits for it, it has gone since or somebody
  * else waits for it, and one that gets lost when it is refused.
  */
@@ -1985,6 +2014,7 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(slots_stay_where_they_are_needed),
 	KUNIT_CASE(slots_are_shared),
 	KUNIT_CASE(slots_are_looked_for),
+	KUNIT_CASE(slots_are_held),
 	KUNIT_CASE(slots_are_refused),
 	KUNIT_CASE(slots_of_released_pwqs_come_back),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
