@@ -1181,6 +1181,13 @@ static int __init start_tasks(void)
 	ret = torture_create_kthread(wqtorture_watchdog, NULL, watchdog_task);
 	if (ret)
 		return ret;
+	/* before there is a director, for whom nobody else queues */
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		if (types[i].kind == HALF)
+			queue_half(targets[i]);
+		for (j = 0; types[i].kind == FAIR && j < targets[i]->nr_items; j++)
+			queue_item(&targets[i]->items[j], targets[i]->items[j].cpu, 0);
+	}
 	for (i = 0; i < ARRAY_SIZE(types); i++) {
 		if (types[i].kind == ORDERED || types[i].kind == FAIR)
 			continue;
@@ -1194,12 +1201,6 @@ static int __init start_tasks(void)
 		ret = torture_create_kthread(wqtorture_issuer, (void *)(long)i, issuers[i]);
 		if (ret)
 			return ret;
-	}
-	for (i = 0; i < ARRAY_SIZE(types); i++) {
-		if (types[i].kind == HALF)
-			queue_half(targets[i]);
-		for (j = 0; types[i].kind == FAIR && j < targets[i]->nr_items; j++)
-			queue_item(&targets[i]->items[j], targets[i]->items[j].cpu, 0);
 	}
 	if (stat_interval > 0)
 		ret = torture_create_kthread(wqtorture_stats, NULL, stats_task);

@@ -66,7 +66,7 @@ REASONS = {
     ),
     "worker sleeps": ("wq_worker_sleeping",),
     "worker hogs CPU": ("wq_worker_tick",),
-    "max_active changed": ("wq_adjust_max_active",),
+    "max_active changed": ("wq_adjust_max_active", "wq_set_nr_slots"),
     "pwq unplugged": ("unplug_oldest_pwq", "pwq_release_workfn"),
     "mayday": ("send_mayday", "pool_mayday_timeout"),
     "rescuer leaves": ("rescuer_thread",),
@@ -86,6 +86,7 @@ PASSING = COMPLETE | {
     "kick_pool",
     "kick_pool_unlock",
     "kick_pool_unlock_irq",
+    "kick_pool_unlock_irqrestore",
 }
 
 EVENT = re.compile(
