@@ -478,22 +478,36 @@ static void cancelled(struct item *item, bool pending)
 	atomic_dec_return_release(&item->nr_cancelling);
 }
 
+/* how often @item was cancelled or may have been, never too few */
+static int nr_cancels(struct item *item)
+{
+	int nr = atomic_read_acquire(&item->nr_cancelling);
+
+	/* afterwards, as what is being cancelled is cancelled later */
+	return nr + atomic_read(&item->nr_cancelled);
+}
+
 /*
  * One at a time: while a flush has taken the item off its timer and not yet queued it,
  * another one doesn't find it.
+ *
+ * If the item is executed and pending again, flush_work() waits behind what is pending.
+ * When that is cancelled, it returns, while the execution before it may go on.
  */
 static void flush_item(struct item *item)
 {
-	int nr_due, nr_done;
+	int nr_cancelled, nr_due, nr_done;
 
 	if (atomic_xchg(&item->flushing, 1))
 		return;
+	nr_cancelled = atomic_read(&item->nr_cancelled);
 	nr_due = atomic_read_acquire(&item->nr_due);
 	flush_delayed_work(&item->dwork);
 
-	/* in this order, as what is being cancelled is cancelled later */
-	nr_done = atomic_read_acquire(&item->nr_cancelling);
-	nr_done += atomic_read(&item->nr_cancelled) + atomic_read(&item->nr_run);
+	nr_done = nr_cancels(item);
+	if (nr_done != nr_cancelled)
+		nr_done++;
+	nr_done += atomic_read(&item->nr_run);
 	if (nr_done < nr_due)
 		wqtorture_err(item->target, "item %td is flushed, but %d of %d times it is not done",
 			      item - item->target->items, nr_due - nr_done, nr_due);
