@@ -993,7 +993,7 @@ static void expect_shards_fit_machine(struct kunit *test)
 
 	for_each_online_cpu(cpu) {
 		const struct cpumask *shard = shards->pod_cpus[shards->cpu_pod[cpu]];
-		const struct cpumask *llc = cpu_llc_mask(cpu);
+		const struct cpumask *llc = sched_llc_mask(cpu);
 
 		KUNIT_EXPECT_EQ(test, shards->pod_node[shards->cpu_pod[cpu]], cpu_to_node(cpu));
 		for_each_cpu_and(mate, shard, cpu_online_mask) {
@@ -2128,7 +2128,7 @@ static void chained_items_start(struct kunit *test)
 /* hardly anyone else uses these pools, an item of whom would start ours */
 static struct workqueue_struct *alloc_percpu_workqueue(void)
 {
-	return alloc_workqueue("kunit", WQ_HIGHPRI, 0);
+	return alloc_workqueue("kunit", WQ_HIGHPRI | WQ_PERCPU, 0);
 }
 
 /* queue two items, the first of which waits for the second, on one CPU's pool */
@@ -2265,7 +2265,7 @@ static void flush_of_cancelled_item_ends(struct kunit *test)
 	INIT_WORK_ONSTACK(&flush.work, flush_fn);
 	init_completion(&flush.done);
 	flush.target = &second.work;
-	queue_work(system_unbound_wq, &flush.work);
+	queue_work(system_dfl_wq, &flush.work);
 	while (!(*work_data_bits(&second.work) & WORK_STRUCT_LINKED) && time_before(jiffies, end))
 		schedule_timeout_uninterruptible(1);
 	KUNIT_EXPECT_TRUE(test, cancel_work(&second.work));
@@ -2312,7 +2312,7 @@ static void end_flush(struct kunit *test, bool cancel)
 
 	INIT_WORK_ONSTACK(&flush.work, flush_workqueue_fn);
 	init_completion(&flush.done);
-	queue_work(system_unbound_wq, &flush.work);
+	queue_work(system_dfl_wq, &flush.work);
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flush.done, HZ / 20));
 
 	if (cancel)

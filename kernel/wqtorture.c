@@ -1089,7 +1089,7 @@ static void run_on_each_cpu(void)
 	cpus_read_lock();
 	for_each_online_cpu(cpu) {
 		INIT_WORK(per_cpu_ptr(&nop_work, cpu), nop_fn);
-		queue_work_on(cpu, system_wq, per_cpu_ptr(&nop_work, cpu));
+		queue_work_on(cpu, system_percpu_wq, per_cpu_ptr(&nop_work, cpu));
 	}
 	for_each_online_cpu(cpu)
 		flush_work(per_cpu_ptr(&nop_work, cpu));
