@@ -1364,6 +1364,7 @@ static struct slots *alloc_slots(struct kunit *test, int max_active)
 		struct slots_pool *pool = &slots->pools[i];
 
 		raw_spin_lock_init(&pool->pool.lock);
+		pool->pool.cpu = -1;
 		INIT_LIST_HEAD(&pool->pool.worklist);
 		INIT_LIST_HEAD(&pool->pool.idle_list);
 		pool->pool.nr_running = 1;	/* so that nobody is woken up */
