@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Files that the series adds stand at their kernel path here, as the patches have them."""
+"""Files that a series adds stand at their kernel path here, as the patches of all bases have them,
+also of those whose kernel has another file there.
+"""
 
 import re
 import subprocess
@@ -14,8 +16,9 @@ DIFF = re.compile(r"^diff --git a/(\S+) b/\1$")
 INDEX = re.compile(r"^index [0-9a-f]{40}\.\.([0-9a-f]{40})\b")
 
 
-def added_files(series: Path) -> dict[str, str]:
-    """Each file that the patches of a series add, and its blob after the last of them."""
+def blobs_of(series: Path) -> tuple[set[str], dict[str, str]]:
+    """The files that the patches of a series add, and the blob of each that they change after the
+    last of them."""
     added: set[str] = set()
     blobs: dict[str, str] = {}
     for patch in sorted(series.glob("*.patch")):
@@ -29,13 +32,16 @@ def added_files(series: Path) -> dict[str, str]:
                 added.discard(name)
             elif index := INDEX.match(line):
                 blobs[name] = index[1]
-    return {name: blobs[name] for name in sorted(added)}
+    return added, blobs
 
 
 def differing(root: Path, series: Path) -> list[str]:
-    """Those of them that are missing below root or differ."""
+    """Files that any series of `root` adds and that this one has: those which are missing below
+    root or differ."""
+    added = set().union(*(blobs_of(other)[0] for other in (root / "patches").iterdir()))
+    _, blobs = blobs_of(series)
     wrong = []
-    for name, blob in added_files(series).items():
+    for name in sorted(added & set(blobs)):
         path = root / name
         have = ""
         if path.is_file():
@@ -45,7 +51,7 @@ def differing(root: Path, series: Path) -> list[str]:
                 capture_output=True,
                 check=True,
             ).stdout.strip()
-        if have != blob:
+        if have != blobs[name]:
             wrong.append(name)
     return wrong
 
@@ -61,7 +67,7 @@ def test_new_files_are_those_of_the_patches(base: str) -> None:
 # Broken on purpose: the blob of the patch that adds the file instead of the last one's.
 def test_difference_is_seen(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    assert list(added_files(project.patches)) == [NEW_FILE]
+    assert blobs_of(project.patches)[0] == {NEW_FILE}
     assert differing(project.top, project.top / "patches" / BASE) == []
     write(project.top / NEW_FILE, "int a;\nint b;\n")
     assert differing(project.top, project.patches) == [NEW_FILE]

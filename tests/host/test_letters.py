@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Letters of docs/letters hold the patch of the series with their subject: its text, and what it
-changes, against mainline.
+"""Letters of docs/letters hold the patch of mainline's series with their subject: its text, and what
+it changes.
 
 Seen failing: with a word more in the letter, and with a line less in its diff.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from wqlab.bases import base_names
 from wqlab.places import ROOT
 
 
@@ -28,7 +29,7 @@ def changes(mail: str) -> list[str]:
 @pytest.mark.parametrize("letter", sorted((ROOT / "docs/letters").glob("*")), ids=lambda p: p.stem)
 def test_letter(letter: Path) -> None:
     mail = letter.read_text()
-    patches = [path.read_text() for path in (ROOT / "patches/6.12").glob("*.patch")]
+    patches = [path.read_text() for path in (ROOT / f"patches/{base_names()[-1]}").glob("*.patch")]
     [patch] = [patch for patch in patches if text(patch)[0] == text(mail)[0]]
     assert text(mail) == text(patch)
     assert changes(mail) == changes(patch)
