@@ -4,6 +4,7 @@
 import os
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from wqlab.arch import find_arch
@@ -48,9 +49,16 @@ def compiles(source: Source, patches: int, place: str, jobs: int = 0) -> None:
         job.make(f"compiling {patches} patches", *objects(tree), wrong="it does not compile")
 
 
-def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> set[str]:
-    """The warnings of sparse, W=1 and kernel-doc about the files of the series, without the
-    numbers of their lines."""
+@dataclass(frozen=True)
+class Warnings:
+    """Those about the files of the series, without the numbers of their lines."""
+
+    lines: frozenset[str]
+    sparse: bool  # was run: a kernel may need a newer one than there is
+
+
+def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> Warnings:
+    """The warnings of sparse, W=1 and kernel-doc."""
     if not shutil.which("sparse"):
         raise Problem("no sparse: install it")
     with source.hold(patches, place) as tree:
@@ -64,10 +72,11 @@ def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> 
             [tree / "scripts/kernel-doc", "-none", "-Wall", HEADER, *files], limit=120, cwd=tree
         )
         text = job.log.read_text(errors="replace") + done.output
-    if f"CHECK   {tree}/{files[0]}" not in text and f"CHECK   {files[0]}" not in text:
+    ran = f"CHECK   {tree}/{files[0]}" in text or f"CHECK   {files[0]}" in text
+    if not ran and "sparse is not available or not up to date" not in text:
         raise Problem(f"sparse was not run: see {job.log}")
     found = (WARNING.match(line) for line in text.splitlines())
-    return {match[1] + match[2] for match in found if match}
+    return Warnings(frozenset(match[1] + match[2] for match in found if match), ran)
 
 
 def checkpatch(tree: Path, patch: Patch) -> str:
