@@ -22,7 +22,7 @@ from pathlib import Path
 from wqlab import options
 from wqlab.apt import remove
 from wqlab.arch import Arch, find_arch
-from wqlab.bases import Patch, load_base, series_names
+from wqlab.bases import Patch
 from wqlab.obtain import Source, asked, kbuild_env, obtain
 from wqlab.places import CACHE, ROOT
 from wqlab.problem import OK, Problem, Usage
@@ -88,8 +88,7 @@ def symbols_of(patches: Sequence[Patch]) -> list[str]:
 
 def wanted(source: Source, count: int, paths: Sequence[Path]) -> list[str]:
     """The lines for .config, without symbols that a patch adds which the source has not got."""
-    known = [patch for name in series_names() for patch in load_base(name).patches]
-    missing = set(symbols_of(known)) - set(symbols_of(source.base.patches[:count]))
+    missing = set(symbols_of(source.base.patches)) - set(symbols_of(source.base.patches[:count]))
     lines = [line for path in paths for line in path.read_text().splitlines()]
     return [
         line

@@ -133,7 +133,6 @@ def old_file(house: House) -> str:
         "--kernels=",
         "--kernels=patched,other",
         "--base=5.4",
-        "--base=7.3",
         "--base",
         "--ksrc=/nonexistent",
         "--out=/",
