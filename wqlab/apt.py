@@ -46,19 +46,38 @@ class Apt:
         known = [row[1] for row in rows if len(row) == 3 and row[2].endswith(" Packages")]
         return oldest_first(known)[-1] if known else ""
 
+    def newest_source(self, package: str, series: str) -> str:
+        """The newest version of this series of a source package; "" if apt knows none."""
+        said = self.ask("showsrc", "--only-source", package)
+        versions = re.findall(r"^Version: (\S+)$", said, re.MULTILINE)
+        known = [v for v in versions if v.rpartition(":")[2].startswith(f"{series}.")]
+        return oldest_first(known)[-1] if known else ""
+
     def download(self, name: str, version: str, packages: Sequence[str] = ()) -> list[Path]:
         """The packages (default: `name` alone) of this version ("": the newest), in a folder
         of their own, which the caller removes when it needs them no longer."""
+        words = [f"{package}={version}".rstrip("=") for package in packages or [name]]
+        return self._get(["download", *words], name, name, version)
+
+    def download_source(self, name: str, version: str) -> Path:
+        """The orig tarball of this version of a source package, likewise."""
+        words = ["source", "--download-only", "--tar-only", f"{name}={version}"]
+        found = self._get(words, f"source-{name}", f"the source of {name}", version)
+        if len(found) != 1:
+            raise Problem(f"the source of {name} {version} is {len(found)} tarballs, not one")
+        return found[0]
+
+    def _get(self, words: Sequence[str], stem: str, name: str, version: str) -> list[Path]:
+        """What apt-get puts into a folder of its own, STEM-VERSION."""
         folder = CACHE / "download"
-        place = folder / f"{name}-{version}"
+        place = folder / f"{stem}-{version}"
         if not place.is_dir():
-            for old in folder.glob(f"{name}[-_]*"):
+            for old in folder.glob(f"{stem}[-_]*"):
                 remove(old)
-            part = folder / f"{name}-{version}.part"
+            part = folder / f"{stem}-{version}.part"
             part.mkdir(parents=True)
             done = run(
-                ["apt-get", "download", "-qq", *self.options, *ALONE, *PATIENT]
-                + [f"{package}={version}".rstrip("=") for package in packages or [name]],
+                ["apt-get", words[0], "-qq", *self.options, *ALONE, *PATIENT, *words[1:]],
                 limit=1800,
                 label=f"downloading {name} {version}",
                 cwd=part,

@@ -55,6 +55,7 @@ class Base:
     series: str  # as 6.12
     minimum: str  # the oldest version that the series is known to fit
     suite: str = ""  # Debian's, to take the package from; "" is whatever apt has
+    is_source: bool = False  # a source package of the suite, whose orig tarball is taken
 
     @cached_property
     def patches(self) -> list[Patch]:
@@ -88,8 +89,10 @@ def load_base(name: str) -> Base:
     lines = (BASES / name).read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     try:
-        return Base(
-            name, values["PACKAGE"], values["SERIES"], values["MINIMUM"], values.get("SUITE", "")
-        )
+        if is_source := "SOURCE" in values:
+            package, suite = values["SOURCE"], values["SUITE"]
+        else:
+            package, suite = values["PACKAGE"], values.get("SUITE", "")
+        return Base(name, package, values["SERIES"], values["MINIMUM"], suite, is_source)
     except KeyError as error:
         raise Problem(f"bases/{name} has no {error}") from None

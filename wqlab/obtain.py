@@ -338,14 +338,18 @@ def from_apt(base: Base) -> Path:
     def find() -> str:
         nonlocal its_apt
         if base.suite:
-            its_apt = apt.private(base.suite)
-        version = its_apt.newest(base.package)
+            its_apt = apt.private(base.suite, "deb-src" if base.is_source else "deb")
+        if base.is_source:
+            version = its_apt.newest_source(base.package, base.series)
+        else:
+            version = its_apt.newest(base.package)
         if not version and not base.suite:
             apt.refresh(now=True)
             version = its_apt.newest(base.package)
         if not version:
             where = f" in {base.suite}" if base.suite else ""
-            raise apt.Unreachable(f"apt knows no package {base.package}{where}")
+            kind = f"source of {base.series} in package" if base.is_source else "package"
+            raise apt.Unreachable(f"apt knows no {kind} {base.package}{where}")
         if apt.is_below(version, base.minimum):
             raise Problem(
                 f"the newest {base.package} is {version}, and the series needs {base.minimum} or "
@@ -355,16 +359,25 @@ def from_apt(base: Base) -> Path:
 
     def make(version: str, part: Path) -> None:
         what = f"{base.package} {version}"
-        packages = its_apt.download(base.package, version)
         inside = part.with_name(part.name + ".deb")
         remove(inside)
+        if base.is_source:
+            tarball = its_apt.download_source(base.package, version)
+            downloads = [tarball]
+        else:
+            tarball = inside / f"usr/src/{base.package}.tar.xz"
+            downloads = its_apt.download(base.package, version)
         try:
-            apt.unpack(packages, inside, what)
-            open_tarball(inside / f"usr/src/{base.package}.tar.xz", part, what)
+            if not base.is_source:
+                apt.unpack(downloads, inside, what)
+            open_tarball(tarball, part, what)
+        except Problem:  # it may be damaged
+            remove(downloads[0].parent)
+            raise
         finally:
             remove(inside)
         commit(part, what, f"linux {version.partition('-')[0]} (Debian {what})")
-        remove(packages[0].parent)
+        remove(downloads[0].parent)
         say(f"{what} is in {REPOSITORIES / version}")
 
     def good(repo: Path) -> bool:

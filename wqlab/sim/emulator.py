@@ -36,32 +36,23 @@ ACCEL = "tcg,thread=single,tb-size=256"
 
 def newest() -> tuple[apt.Apt, str]:
     its_apt = apt.private(SUITE, "deb-src")
-    versions = re.findall(r"^Version: (\S+)$", its_apt.ask("showsrc", PACKAGE), re.MULTILINE)
-    known = [v for v in versions if v.partition(":")[2].startswith(f"{SERIES}.")]
-    if not known:
+    version = its_apt.newest_source(PACKAGE, SERIES)
+    if not version:
         raise apt.Unreachable(f"apt knows no source of {PACKAGE} {SERIES} in {SUITE}")
-    return its_apt, apt.oldest_first(known)[-1]
+    return its_apt, version
 
 
 def unpacked(its_apt: apt.Apt, version: str, folder: Path) -> Path:
     """The source, with what is changed in it."""
     what = f"{PACKAGE} {version}"
-    done = run(
-        ["apt-get", "source", "-qq", "--download-only", *its_apt.options, *apt.ALONE, *apt.PATIENT]
-        + [f"{PACKAGE}={version}"],
-        limit=1800,
-        label=f"downloading the source of {what}",
-        cwd=folder,
-    )
-    [*tarballs] = folder.glob("*.orig.tar.*")
-    if done.status or len(tarballs) != 1:
-        raise apt.Unreachable(f"the source of {what} could not be downloaded")
+    tarball = its_apt.download_source(PACKAGE, version)
     check(
-        ["tar", "--no-same-owner", "-xf", tarballs[0], "-C", folder],
+        ["tar", "--no-same-owner", "-xf", tarball, "-C", folder],
         wrong=f"the source of {what} could not be unpacked (is the disk full?)",
         limit=600,
         label=f"unpacking {what}",
     )
+    remove(tarball.parent)
     [tree] = folder.glob("qemu-*/")
     check(
         ["git", "apply", SIM / "qemu.diff"],
