@@ -326,7 +326,7 @@ def test_errors_are_one_clear_line(
         *((s, ["-x"], "no option -x") for s in SCRIPTS),
         *((s, ["a", "b", "c"], "error: ") for s in SCRIPTS),
         *((s, ["--base"], "--base needs a value") for s in SCRIPTS[:3]),
-        *((s, ["--base", "5.4", "ksrc"], "the bases are: 6.12 7.3") for s in SCRIPTS[:3]),
+        *((s, ["--base", "5.4", "ksrc"], "the bases are: 6.12 6.18 7.3") for s in SCRIPTS[:3]),
         ("apply", ["ksrc", "--series"], "--series needs a value"),
         ("tree", ["--ksrc"], "--ksrc needs a value"),
         ("setup", ["nothing"], "there is no task nothing: the tasks are: "),
@@ -405,12 +405,13 @@ def test_minimum(project: Project, source: Path, sublevel: str, old: bool, fits:
 # Broken on purpose: bases compared as strings; the oldest that fits instead of the newest.
 @pytest.mark.parametrize(
     ("version", "base"),
-    [("5.4", "6.12"), ("6.2", "6.12"), ("6.12", "6.12"), ("7.2", "6.12"), ("7.3", "7.3"),
-     ("7.14", "7.3"), ("10.1", "7.3")],
+    [("5.4", "6.12"), ("6.2", "6.12"), ("6.12", "6.12"), ("6.17", "6.12"), ("6.18", "6.18"),
+     ("7.2", "6.18"), ("7.3", "7.3"), ("7.14", "7.3"), ("10.1", "7.3")],
 )  # fmt: skip
 def test_nearest_base(project: Project, source: Path, version: str, base: str) -> None:
     write(project.top / "bases/7.3", "PACKAGE=linux-source-7.3\nSERIES=7.3\nMINIMUM=7.3\n")
-    shutil.copytree(project.patches, project.top / "patches/7.3")
+    for other in ("6.18", "7.3"):
+        shutil.copytree(project.patches, project.top / "patches" / other)
     major, minor = version.split(".")
     write(source / "Makefile", f"VERSION = {major}\nPATCHLEVEL = {minor}\nSUBLEVEL = 1\n")
     done = project.run("apply", "--check", source)
