@@ -106,7 +106,9 @@ def source(name: str) -> Finding:
     state = f"neither in the cache nor known to apt ({base.package})"
     if name == default_base():
         return Finding(what, state, "nothing is built without KSRC=, a source of yours", main=True)
-    return Finding(what, state, "mainline is left out of comparisons")
+    if name == base_names()[-1]:
+        return Finding(what, state, "mainline is left out of comparisons")
+    return Finding(what, state, f"nothing is built for {name}")
 
 
 def system() -> str:
