@@ -13,10 +13,13 @@
  *     none waits for four times as long while others are executed again and again
  *   - each item runs as often as it was queued, less what was cancelled, and never
  *     in two places at once
- *   - a flush returns after all that was queued before it has ended or was cancelled
+ *   - a flush returns after all that was queued before it has ended or was cancelled,
+ *     so does what cancels and waits, and what is disabled doesn't run
  *
  * What is special about each of them:
  *
+ *   wqtorture_storm     only three items, in every other round of the issuers, so that
+ *                       flushes, cancellations and executions of one of them meet
  *   wqtorture_churn     items that do nothing, spin, sleep or queue themselves, and
  *   wqtorture_reclaim   are queued, cancelled, disabled and flushed at random; with
  *   wqtorture_freeze    a rescuer; and frozen with the system
@@ -34,13 +37,18 @@
  *                       less than half of its even share of any WINDOW completions,
  *                       or SHARE for each CPU if these are more
  *
- * Now and then nothing is queued on one of the first six until all items are done,
+ * Now and then nothing is queued on one of the first seven until all items are done,
  * and then items that stay: exactly as many as the limit allows have to run.
  *
  * What is counted when an item starts and ends is counted without a lock, and but
  * for the very end with no more order than atomic operations on one variable have,
  * so that it doesn't hide a lack of order in what it tests. Only the ordered
  * workqueue and those for shares take one there.
+ *
+ * With the same @seed and as many issuers on the same machine, each issuer does the same
+ * to the same items in the same order, and each item does the same when it is executed
+ * for the nth time and isn't made to stay. When and how fast they do it doesn't follow
+ * from @seed, so they meet in other ways each time, and directors look at how they did.
  *
  * All but the ordered one and wqtorture_brief are in sysfs. The last line but one
  * that is logged at the end is "wqtorture: ... errors=N", with N = 0 for success.
@@ -53,10 +61,12 @@
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/freezer.h>
+#include <linux/hash.h>
 #include <linux/init.h>
 #include <linux/jiffies.h>
 #include <linux/kernel.h>
 #include <linux/kthread.h>
+#include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -64,6 +74,7 @@
 #include <linux/nodemask.h>
 #include <linux/overflow.h>
 #include <linux/percpu.h>
+#include <linux/prandom.h>
 #include <linux/random.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
@@ -80,9 +91,10 @@ MODULE_LICENSE("GPL");
 
 torture_param(bool, fair, true, "Check shares of CPUs; not while CPUs or cpumasks change");
 torture_param(int, max_active, 16, "Highest limit to be set, 2 to 256");
-torture_param(int, nissuers, -1, "Number of issuers, -1 for two on each node with CPUs");
+torture_param(int, nissuers, -1, "Number of issuers, -1 for three on each node with CPUs");
 torture_param(int, onoff_holdoff, 0, "Time after start before CPU hotplugs (s)");
 torture_param(int, onoff_interval, 0, "Time between CPU hotplugs (jiffies), 0=disable");
+torture_param(uint, seed, 0, "What random decisions follow from, 0 for a random one");
 torture_param(int, shutdown_secs, 0, "Shutdown time (s), <= zero to disable");
 torture_param(int, stall_ms, 1000, "Time without progress that is an error (ms), 100 to 60000");
 torture_param(int, stat_interval, 60, "Time between statistics in the log (s), 0=disable");
@@ -94,10 +106,12 @@ static char *torture_type = "wqtorture";
 #define SAMPLES		10	/* of a stalled workqueue until it is taken for stuck */
 #define WINDOW		1000	/* completions within which shares are looked at */
 #define SHARE		100	/* of them for each CPU at least */
+#define FEW		3	/* items for STORM */
 #define FAIR_ROUNDS	4	/* of all items, in which each has been done */
 #define MAX_SHOWN	4	/* errors of a kind that are logged */
 
-enum kind { CHURN, HALF, MEET, ORDERED, BRIEF, FAIR };
+/* issuers queue on those up to ORDERED */
+enum kind { STORM, CHURN, ORDERED, HALF, MEET, BRIEF, FAIR };
 
 static const struct target_type {
 	const char	*name;
@@ -105,6 +119,7 @@ static const struct target_type {
 	unsigned int	flags;
 	int		limit;		/* 0: changes at random */
 } types[] = {
+	{ "wqtorture_storm",	STORM,	WQ_UNBOUND | WQ_SYSFS, 2 },
 	{ "wqtorture_churn",	CHURN,	WQ_UNBOUND | WQ_SYSFS },
 	{ "wqtorture_reclaim",	CHURN,	WQ_UNBOUND | WQ_SYSFS | WQ_MEM_RECLAIM },
 	{ "wqtorture_freeze",	CHURN,	WQ_UNBOUND | WQ_SYSFS | WQ_FREEZABLE },
@@ -122,6 +137,7 @@ struct item {
 	struct delayed_work	dwork;
 	struct target		*target;
 	int			cpu;		/* for FAIR */
+	struct rnd_state	random;		/* for its function */
 	atomic_t		nr_queued;	/* counted before it is */
 	atomic_t		nr_due;		/* and when it has been */
 	atomic_t		nr_cancelling;	/* attempts under way */
@@ -133,6 +149,7 @@ struct item {
 	/* for the watchdog alone */
 	unsigned int		seen_done;
 	unsigned int		nr_stalled;
+	unsigned int		nr_flushing;	/* samples since when it is done */
 	unsigned long		seen_started;	/* of the target, when it was seen done */
 };
 
@@ -153,7 +170,8 @@ struct shares {
 struct target {
 	const struct target_type *type;
 	struct workqueue_struct	*wq;
-	struct rw_semaphore	calm;		/* CHURN: for write, nobody queues */
+	struct rnd_state	*random;	/* for its director */
+	struct rw_semaphore	calm;		/* STORM, CHURN: for write, nobody queues */
 	wait_queue_head_t	gate;		/* MEET, fill(): items that stay */
 
 	/* waiting: queued and neither cancelled nor started */
@@ -192,6 +210,7 @@ static int nr_nodes;
 static DEFINE_MUTEX(targets_mutex);
 static struct target *targets[ARRAY_SIZE(types)];
 static struct task_struct *directors[ARRAY_SIZE(types)];
+static struct rnd_state director_random[ARRAY_SIZE(types)];
 static struct task_struct *freezable_director;	/* stays until all targets are gone */
 static struct task_struct **issuers;
 static struct task_struct *watchdog_task;
@@ -199,6 +218,7 @@ static struct task_struct *stats_task;
 
 static atomic_long_t nr_run;
 static atomic_long_t nr_cancelled;
+static atomic_long_t nr_waits;
 static atomic_long_t nr_limits;
 static atomic_long_t nr_meetings;
 static atomic_long_t nr_filled;
@@ -218,29 +238,43 @@ do {										\
 			 ##__VA_ARGS__);					\
 } while (0)
 
-static void nap(unsigned int max_ms)
+/* @number: of whoever decides; each has a sequence of its own that no other one uses */
+static void seed_random(struct rnd_state *random, unsigned int number)
 {
-	unsigned int us = get_random_u32_below(max_ms * USEC_PER_MSEC) + 1;
+	prandom_seed_state(random, hash_64((u64)number << 32 | seed, 32));
+}
+
+static unsigned int random_below(struct rnd_state *random, unsigned int ceil)
+{
+	return reciprocal_scale(prandom_u32_state(random), ceil);
+}
+
+static void nap(struct rnd_state *random, unsigned int max_ms)
+{
+	unsigned int us = random_below(random, max_ms * USEC_PER_MSEC) + 1;
 
 	usleep_range(us, us + 100);
 }
 
-static int random_cpu(const struct cpumask *mask)
+static int random_cpu(struct rnd_state *random, const struct cpumask *mask)
 {
-	unsigned int nr = get_random_u32_below(cpumask_weight(mask) ?: 1);
+	unsigned int nr = random_below(random, cpumask_weight(mask) ?: 1);
 	unsigned int cpu = cpumask_nth(nr, mask);
 
 	return cpu < nr_cpu_ids ? cpu : WORK_CPU_UNBOUND;
 }
 
 /* One node, all CPUs, also those that are offline, or the one that this is. */
-static int random_issue_cpu(void)
+static int random_issue_cpu(struct rnd_state *random)
 {
-	switch (get_random_u32_below(4)) {
+	int node;
+
+	switch (random_below(random, 4)) {
 	case 0:
-		return random_cpu(cpumask_of_node(nodes[get_random_u32_below(nr_nodes)]));
+		node = nodes[random_below(random, nr_nodes)];
+		return random_cpu(random, cpumask_of_node(node));
 	case 1:
-		return random_cpu(cpu_possible_mask);
+		return random_cpu(random, cpu_possible_mask);
 	default:
 		return WORK_CPU_UNBOUND;
 	}
@@ -276,7 +310,7 @@ static void thaw(struct target *t)
  */
 static void doze(struct target *t, unsigned int max_ms)
 {
-	unsigned long timeout = msecs_to_jiffies(get_random_u32_below(max_ms)) + 1;
+	unsigned long timeout = msecs_to_jiffies(random_below(t->random, max_ms)) + 1;
 
 	if (!schedule_timeout_interruptible(timeout) || !freezing(current))
 		return;
@@ -487,6 +521,26 @@ static int nr_cancels(struct item *item)
 	return nr + atomic_read(&item->nr_cancelled);
 }
 
+/* what was counted: @nr_due before a call that waits for that often, @nr_cancels after it */
+static void check_done(struct item *item, const char *what, int nr_due, int nr_cancels)
+{
+	int nr_done = nr_cancels + atomic_read(&item->nr_run);
+
+	atomic_long_inc(&nr_waits);
+	if (nr_done < nr_due)
+		wqtorture_err(item->target, "item %td is %s, but %d of %d times it is not done",
+			      item - item->target->items, what, nr_due - nr_done, nr_due);
+}
+
+/* @cancel: cancel_delayed_work_sync() or disable_delayed_work_sync() */
+static void cancel_and_wait(struct item *item, bool (*cancel)(struct delayed_work *))
+{
+	int nr_due = atomic_read_acquire(&item->nr_due);
+
+	cancelled(item, cancel(&cancelling(item)->dwork));
+	check_done(item, "cancelled", nr_due, nr_cancels(item));
+}
+
 /*
  * One at a time: while a flush has taken the item off its timer and not yet queued it,
  * another one doesn't find it.
@@ -496,7 +550,7 @@ static int nr_cancels(struct item *item)
  */
 static void flush_item(struct item *item)
 {
-	int nr_cancelled, nr_due, nr_done;
+	int nr_cancelled, nr_due, nr;
 
 	if (atomic_xchg(&item->flushing, 1))
 		return;
@@ -504,13 +558,10 @@ static void flush_item(struct item *item)
 	nr_due = atomic_read_acquire(&item->nr_due);
 	flush_delayed_work(&item->dwork);
 
-	nr_done = nr_cancels(item);
-	if (nr_done != nr_cancelled)
-		nr_done++;
-	nr_done += atomic_read(&item->nr_run);
-	if (nr_done < nr_due)
-		wqtorture_err(item->target, "item %td is flushed, but %d of %d times it is not done",
-			      item - item->target->items, nr_due - nr_done, nr_due);
+	nr = nr_cancels(item);
+	if (nr != nr_cancelled)
+		nr++;
+	check_done(item, "flushed", nr_due, nr);
 	atomic_set_release(&item->flushing, 0);
 }
 
@@ -518,24 +569,24 @@ static void flush_item(struct item *item)
  * @item must not be disabled, not even by cancel_delayed_work_sync(): whether it was
  * queued isn't told then.
  */
-static void modify_item(struct item *item, unsigned long delay)
+static void modify_item(struct item *item, struct rnd_state *random, unsigned long delay)
 {
 	struct target *t = item->target;
 
 	atomic_inc(&item->nr_queued);
 	atomic_long_inc(&t->nr_queued);
 	/* the timer of a CPU that is offline doesn't run */
-	cancelled(item, mod_delayed_work_on(delay ? WORK_CPU_UNBOUND : random_issue_cpu(), t->wq,
-					    &cancelling(item)->dwork, delay));
+	cancelled(item, mod_delayed_work_on(delay ? WORK_CPU_UNBOUND : random_issue_cpu(random),
+					    t->wq, &cancelling(item)->dwork, delay));
 	atomic_inc(&item->nr_due);
 }
 
-static void queue_in_order(struct item *item)
+static void queue_in_order(struct item *item, struct rnd_state *random)
 {
 	struct target *t = item->target;
 
 	spin_lock(&t->lock);
-	if (queue_item(item, random_issue_cpu(), 0))
+	if (queue_item(item, random_issue_cpu(random), 0))
 		t->order[t->order_tail++ % (2 * t->nr_items)] = item;
 	spin_unlock(&t->lock);
 }
@@ -574,20 +625,22 @@ static bool may_leave(struct target *t)
 
 static void work_at_random(struct item *item)
 {
-	switch (get_random_u32_below(8)) {
+	struct rnd_state *random = &item->random;
+
+	switch (random_below(random, 8)) {
 	case 0:
-		udelay(get_random_u32_below(50) + 1);
+		udelay(random_below(random, 50) + 1);
 		break;
 	case 1:
 	case 2:
-		nap(3);
+		nap(random, 3);
 		break;
 	case 3:
 		schedule();
 		break;
 	case 4:
 		if (!torture_must_stop_irq())
-			queue_item(item, random_issue_cpu(), 0);
+			queue_item(item, random_issue_cpu(random), 0);
 		break;
 	}
 }
@@ -596,9 +649,11 @@ static void item_fn(struct work_struct *work)
 {
 	struct item *item = container_of(to_delayed_work(work), struct item, dwork);
 	struct target *t = item->target;
+	struct rnd_state *random = &item->random;
 
 	begin_item(item);
 	switch (t->type->kind) {
+	case STORM:
 	case CHURN:
 	case HALF:
 		if (READ_ONCE(t->held)) {
@@ -609,17 +664,17 @@ static void item_fn(struct work_struct *work)
 	case BRIEF:
 		work_at_random(item);
 		if (t->type->kind == HALF && !READ_ONCE(t->resting) && !torture_must_stop_irq())
-			queue_item(item, random_issue_cpu(), 0);
+			queue_item(item, random_issue_cpu(random), 0);
 		break;
 	case ORDERED:
-		if (!get_random_u32_below(4))
-			nap(2);
+		if (!random_below(random, 4))
+			nap(random, 2);
 		break;
 	case MEET:
 		wait_event(t->gate, may_leave(t));
 		break;
 	case FAIR:
-		nap(5);
+		nap(random, 5);
 		if (!torture_must_stop_irq())
 			queue_item(item, item->cpu, 0);
 		break;
@@ -638,20 +693,25 @@ static void free_target(struct target *t)
 	}
 }
 
-static struct target *create_target(const struct target_type *type)
+static struct target *create_target(int slot)
 {
-	int limit = type->limit ?: get_random_u32_below(max_active) + 1;
+	const struct target_type *type = &types[slot];
+	struct rnd_state *random = &director_random[slot];
+	int limit = type->limit ?: random_below(random, max_active) + 1;
 	int cpu = cpumask_first(cpu_online_mask), nr_cpus = num_online_cpus();
 	unsigned int i, nr_items = 4 * max_active, window = max(WINDOW, nr_cpus * SHARE);
 	struct target *t;
 
 	if (type->kind == FAIR)
 		nr_items = nr_cpus * (limit + 2);
+	else if (type->kind == STORM)
+		nr_items = FEW;
 	t = kvzalloc(struct_size(t, items, nr_items), GFP_KERNEL);
 	if (!t)
 		return NULL;
 	t->nr_items = nr_items;
 	t->type = type;
+	t->random = random;
 	spin_lock_init(&t->lock);
 	init_rwsem(&t->calm);
 	init_waitqueue_head(&t->gate);
@@ -660,6 +720,7 @@ static struct target *create_target(const struct target_type *type)
 	t->allowed = limit;
 	for (i = 0; i < nr_items; i++) {
 		t->items[i].target = t;
+		prandom_seed_state(&t->items[i].random, prandom_u32_state(random));
 		t->items[i].cpu = cpu;
 		cpu = cpumask_next(cpu, cpu_online_mask);
 		if (cpu >= nr_cpu_ids)
@@ -776,20 +837,20 @@ static bool await_full(struct target *t)
 
 static void change_meeting(struct target *t)
 {
-	switch (get_random_u32_below(4)) {
+	switch (random_below(t->random, 4)) {
 	case 0:
 	case 1:
-		set_limit(t, get_random_u32_below(max_active) + 1);
+		set_limit(t, random_below(t->random, max_active) + 1);
 		break;
 	case 2: {
-		struct item *item = &t->items[get_random_u32_below(t->nr_items)];
+		struct item *item = &t->items[random_below(t->random, t->nr_items)];
 
 		cancelled(item, cancel_delayed_work(&cancelling(item)->dwork));
 		break;
 	}
 	case 3:
 		spin_lock(&t->lock);
-		t->nr_passes = get_random_u32_below(atomic_read(&t->running) + 1);
+		t->nr_passes = random_below(t->random, atomic_read(&t->running) + 1);
 		spin_unlock(&t->lock);
 		wake_up_all(&t->gate);
 		break;
@@ -802,17 +863,17 @@ static void change_meeting(struct target *t)
  */
 static void meet(struct target *t)
 {
-	int i, nr = get_random_u32_below(t->nr_items) + 1;
-	int cpu = random_issue_cpu();
-	bool spread = get_random_u32_below(2);
+	int i, nr = random_below(t->random, t->nr_items) + 1;
+	int cpu = random_issue_cpu(t->random);
+	bool spread = random_below(t->random, 2);
 	bool full = true;
 
 	close_gate(t);
 	for (i = 0; i < nr; i++)
-		queue_item(&t->items[i], spread ? random_issue_cpu() : cpu, 0);
-	for (i = get_random_u32_below(8); full && i; i--) {
+		queue_item(&t->items[i], spread ? random_issue_cpu(t->random) : cpu, 0);
+	for (i = random_below(t->random, 8); full && i; i--) {
 		full = await_full(t);
-		nap(5);
+		nap(t->random, 5);
 		change_meeting(t);
 	}
 	if (full)
@@ -842,12 +903,12 @@ static void fill(struct target *t)
 	}
 	close_gate(t);
 	for (i = 0; i < t->nr_items && nr_waiting(t) < 2 * limit + nr_nodes; i++)
-		queue_item(&t->items[i], random_issue_cpu(), 0);
+		queue_item(&t->items[i], random_issue_cpu(t->random), 0);
 	if (!await_full(t) && !torture_must_stop())
 		wqtorture_err(t, "%d run and %ld wait on an idle workqueue, %d for themselves, limit %d",
 			      atomic_read(&t->running), nr_waiting(t),
 			      nr_waiting_for_themselves(t), limit);
-	nap(5);	/* so that one too many would start */
+	nap(t->random, 5);	/* so that one too many would start */
 	open_gate(t);
 	await_idle(t);
 	atomic_long_inc(&nr_filled);
@@ -862,14 +923,14 @@ static void queue_half(struct target *t)
 
 	WRITE_ONCE(t->resting, false);
 	for (i = 0; i < max_active / 2; i++)
-		queue_item(&t->items[i], random_issue_cpu(), 0);
+		queue_item(&t->items[i], random_issue_cpu(t->random), 0);
 }
 
 static void keep_half(struct target *t)
 {
-	set_limit(t, max_active / 2 + get_random_u32_below(max_active / 2 + 1));
+	set_limit(t, max_active / 2 + random_below(t->random, max_active / 2 + 1));
 	doze(t, 50);
-	if (get_random_u32_below(32))
+	if (random_below(t->random, 32))
 		return;
 	WRITE_ONCE(t->resting, true);
 	fill(t);
@@ -879,11 +940,12 @@ static void keep_half(struct target *t)
 
 static void live_briefly(int slot)
 {
-	struct target *t = create_target(&types[slot]);
+	struct rnd_state *random = &director_random[slot];
+	struct target *t = create_target(slot);
 	unsigned int i;
 
 	if (!t) {
-		nap(100);
+		nap(random, 100);
 		return;
 	}
 	mutex_lock(&targets_mutex);
@@ -891,10 +953,10 @@ static void live_briefly(int slot)
 	mutex_unlock(&targets_mutex);
 
 	for (i = 0; i < t->nr_items; i++)
-		queue_item(&t->items[i], random_issue_cpu(), 0);
-	if (get_random_u32_below(2))
-		set_limit(t, get_random_u32_below(max_active) + 1);
-	destroy_target(t, get_random_u32_below(2));
+		queue_item(&t->items[i], random_issue_cpu(random), 0);
+	if (random_below(random, 2))
+		set_limit(t, random_below(random, max_active) + 1);
+	destroy_target(t, random_below(random, 2));
 
 	mutex_lock(&targets_mutex);
 	targets[slot] = NULL;
@@ -913,12 +975,13 @@ static int wqtorture_director(void *arg)
 		set_freezable();
 	do {
 		switch (type->kind) {
+		case STORM:
 		case CHURN:
 			if (!type->limit)
-				set_limit(t, get_random_u32_below(max_active) + 1);
+				set_limit(t, random_below(t->random, max_active) + 1);
 			doze(t, type->limit ? 500 : 50);
 			if (!(type->flags & WQ_FREEZABLE) &&
-			    (type->limit || !get_random_u32_below(32)))
+			    (type->limit || !random_below(t->random, 32)))
 				fill(t);
 			break;
 		case HALF:
@@ -929,7 +992,7 @@ static int wqtorture_director(void *arg)
 			break;
 		case BRIEF:
 			live_briefly(slot);
-			nap(20);
+			nap(&director_random[slot], 20);
 			break;
 		default:
 			break;
@@ -939,13 +1002,14 @@ static int wqtorture_director(void *arg)
 	return 0;
 }
 
-static void issue(struct item *item)
+static void issue(struct item *item, struct rnd_state *random)
 {
-	unsigned int what = get_random_u32_below(32);
+	bool storm = item->target->type->kind == STORM;
+	unsigned int what = random_below(random, storm ? 12 : 32);
 
 	/* items are disabled by 1 to 3, or modified, see there */
-	if (item->target->type->limit && what >= 1 && what <= 3) {
-		modify_item(item, get_random_u32_below(3));
+	if (item->target->type->limit && !storm && what >= 1 && what <= 3) {
+		modify_item(item, random, random_below(random, 3));
 		return;
 	}
 	switch (what) {
@@ -953,36 +1017,39 @@ static void issue(struct item *item)
 		cancelled(item, cancel_delayed_work(&cancelling(item)->dwork));
 		break;
 	case 1:
-		cancelled(item, cancel_delayed_work_sync(&cancelling(item)->dwork));
+		cancel_and_wait(item, cancel_delayed_work_sync);
 		break;
 	case 2:
 		cancelled(item, disable_delayed_work(&cancelling(item)->dwork));
 		enable_delayed_work(&item->dwork);
 		break;
 	case 3:
-		cancelled(item, disable_delayed_work_sync(&cancelling(item)->dwork));
+		cancel_and_wait(item, disable_delayed_work_sync);
+		if (atomic_read(&item->nr_inside))
+			wqtorture_err(item->target, "item %td runs, but is disabled",
+				      item - item->target->items);
 		enable_delayed_work(&item->dwork);
 		break;
 	case 4:
 		flush_item(item);
 		break;
 	case 5:
-		if (!get_random_u32_below(16))
+		if (!random_below(random, 16))
 			flush_workqueue(item->target->wq);
 		break;
 	case 6:
 	case 7:
-		queue_item(item, WORK_CPU_UNBOUND, get_random_u32_below(3));
+		queue_item(item, WORK_CPU_UNBOUND, random_below(random, 3));
 		break;
 	default:
-		queue_item(item, random_issue_cpu(), 0);
+		queue_item(item, random_issue_cpu(random), 0);
 		break;
 	}
 }
 
-static void issue_in_order(struct item *item)
+static void issue_in_order(struct item *item, struct rnd_state *random)
 {
-	switch (get_random_u32_below(32)) {
+	switch (random_below(random, 32)) {
 	case 0:
 	case 1:
 		cancel_in_order(item);
@@ -991,7 +1058,7 @@ static void issue_in_order(struct item *item)
 		flush_item(item);
 		break;
 	default:
-		queue_in_order(item);
+		queue_in_order(item, random);
 		break;
 	}
 }
@@ -999,28 +1066,32 @@ static void issue_in_order(struct item *item)
 static int wqtorture_issuer(void *arg)
 {
 	int node = nodes[(long)arg % nr_nodes];
+	struct rnd_state random;
 	struct target *t;
 	int i, slot;
 
+	seed_random(&random, ARRAY_SIZE(types) + (long)arg);
 	do {
 		do {
-			slot = get_random_u32_below(ARRAY_SIZE(types));
-		} while (types[slot].kind != CHURN && types[slot].kind != ORDERED);
+			slot = random_below(&random, ARRAY_SIZE(types));
+		} while (types[slot].kind > ORDERED);
+		if (random_below(&random, 2))
+			slot = 0;	/* STORM */
 
 		/* fails when all are offline, and is undone when they go */
 		set_cpus_allowed_ptr(current, cpumask_of_node(node));
 		t = targets[slot];
 		down_read(&t->calm);
-		for (i = get_random_u32_below(2 * max_active); i; i--) {
-			struct item *item = &t->items[get_random_u32_below(t->nr_items)];
+		for (i = random_below(&random, 2 * max_active); i; i--) {
+			struct item *item = &t->items[random_below(&random, t->nr_items)];
 
-			if (types[slot].kind == CHURN)
-				issue(item);
+			if (types[slot].kind == ORDERED)
+				issue_in_order(item, &random);
 			else
-				issue_in_order(item);
+				issue(item, &random);
 		}
 		up_read(&t->calm);
-		nap(5);
+		nap(&random, 5);
 		stutter_wait("wqtorture_issuer");
 	} while (!torture_must_stop());
 	torture_kthread_stopping("wqtorture_issuer");
@@ -1031,7 +1102,8 @@ static int wqtorture_issuer(void *arg)
 
 /*
  * No item waits for ever while others are executed, wherever it was queued. How long it
- * may depends on how many wait, so all could have been executed FAIR_ROUNDS times.
+ * may depends on how many wait, so all could have been executed FAIR_ROUNDS times. And
+ * no flush of an item that is done goes on.
  */
 static void watch_items(struct target *t)
 {
@@ -1056,6 +1128,12 @@ static void watch_items(struct target *t)
 			item->seen_started = nr_started;
 		}
 		item->seen_done = nr_done;
+
+		if (nr_done != atomic_read(&item->nr_queued) || !atomic_read(&item->flushing))
+			item->nr_flushing = 0;
+		else if (++item->nr_flushing == 4 * SAMPLES)
+			wqtorture_err(t, "item %u is done for %d ms, but is still flushed", i,
+				      4 * stall_ms);
 	}
 }
 
@@ -1115,12 +1193,13 @@ static int wqtorture_watchdog(void *unused)
 
 static void print_stats(void)
 {
-	pr_alert("%s: nodes=%d items=%ld cancelled=%ld limits=%ld meetings=%ld filled=%ld created=%ld frozen=%ld shares=%ld errors=%d\n",
+	pr_alert("%s: nodes=%d items=%ld cancelled=%ld waits=%ld limits=%ld meetings=%ld filled=%ld created=%ld frozen=%ld shares=%ld errors=%d\n",
 		 torture_type, nr_nodes, atomic_long_read(&nr_run),
-		 atomic_long_read(&nr_cancelled), atomic_long_read(&nr_limits),
-		 atomic_long_read(&nr_meetings), atomic_long_read(&nr_filled),
-		 atomic_long_read(&nr_created), atomic_long_read(&nr_frozen),
-		 atomic_long_read(&nr_shares), atomic_read(&nr_errors));
+		 atomic_long_read(&nr_cancelled), atomic_long_read(&nr_waits),
+		 atomic_long_read(&nr_limits), atomic_long_read(&nr_meetings),
+		 atomic_long_read(&nr_filled), atomic_long_read(&nr_created),
+		 atomic_long_read(&nr_frozen), atomic_long_read(&nr_shares),
+		 atomic_read(&nr_errors));
 }
 
 static int wqtorture_stats(void *unused)
@@ -1136,9 +1215,9 @@ static int wqtorture_stats(void *unused)
 
 static void print_parameters(const char *tag)
 {
-	pr_alert("%s:--- %s: fair=%d max_active=%d nissuers=%d onoff_holdoff=%d onoff_interval=%d shutdown_secs=%d stall_ms=%d stat_interval=%d stutter=%d verbose=%d\n",
+	pr_alert("%s:--- %s: fair=%d max_active=%d nissuers=%d onoff_holdoff=%d onoff_interval=%d seed=%u shutdown_secs=%d stall_ms=%d stat_interval=%d stutter=%d verbose=%d\n",
 		 torture_type, tag, fair, max_active, nissuers, onoff_holdoff, onoff_interval,
-		 shutdown_secs, stall_ms, stat_interval, stutter, verbose);
+		 seed, shutdown_secs, stall_ms, stat_interval, stutter, verbose);
 }
 
 /* --- Start and end -------------------------------------------------------- */
@@ -1239,7 +1318,10 @@ static int __init wqtorture_init(void)
 	for_each_node_state(node, N_CPU)
 		nodes[nr_nodes++] = node;
 	if (nissuers < 0)
-		nissuers = 2 * nr_nodes;
+		nissuers = 3 * nr_nodes;
+	seed = seed ?: get_random_u32() ?: 1;
+	for (i = 0; i < ARRAY_SIZE(types); i++)
+		seed_random(&director_random[i], i);
 	print_parameters("Start of test");
 
 	ret = -ENOMEM;
@@ -1249,7 +1331,7 @@ static int __init wqtorture_init(void)
 	for (i = 0; i < ARRAY_SIZE(types); i++) {
 		if (types[i].kind == BRIEF)
 			continue;
-		targets[i] = create_target(&types[i]);
+		targets[i] = create_target(i);
 		if (!targets[i])
 			goto unwind;
 	}
