@@ -38,6 +38,7 @@ MODULES = {
     "test_workqueue": [
         ROOT / "lib" / name for name in ("Kbuild", "test_workqueue.c", "test_workqueue.h")
     ],
+    "wqtorture": [ROOT / "kernel" / name for name in ("Kbuild", "wqtorture.c")],
     **{
         name: [ROOT / "guest" / name / file for file in ("Kbuild", f"{name}.c")]
         for name in ("wqcrowd", "wqmany")
