@@ -91,7 +91,7 @@ MODULE_LICENSE("GPL");
 
 torture_param(bool, fair, true, "Check shares of CPUs; not while CPUs or cpumasks change");
 torture_param(int, max_active, 16, "Highest limit to be set, 2 to 256");
-torture_param(int, nissuers, -1, "Number of issuers, -1 for three on each node with CPUs");
+torture_param(int, nissuers, -1, "Number of issuers, -1 for two on each node with CPUs");
 torture_param(int, onoff_holdoff, 0, "Time after start before CPU hotplugs (s)");
 torture_param(int, onoff_interval, 0, "Time between CPU hotplugs (jiffies), 0=disable");
 torture_param(uint, seed, 0, "What random decisions follow from, 0 for a random one");
@@ -1318,7 +1318,7 @@ static int __init wqtorture_init(void)
 	for_each_node_state(node, N_CPU)
 		nodes[nr_nodes++] = node;
 	if (nissuers < 0)
-		nissuers = 3 * nr_nodes;
+		nissuers = 2 * nr_nodes;
 	seed = seed ?: get_random_u32() ?: 1;
 	for (i = 0; i < ARRAY_SIZE(types); i++)
 		seed_random(&director_random[i], i);
