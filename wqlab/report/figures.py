@@ -151,15 +151,18 @@ def tidy(svg: str, name: str, title: str, about: str) -> str:
         for style in parent.findall(f"{{{SVG}}}style"):
             parent.remove(style)
     root.set("stroke-linejoin", "round")
+    # Their ids are made of coordinates in full, whose last digits differ from run to run.
+    clips = root.iter(f"{{{SVG}}}clipPath")
+    numbers = {clip.attrib["id"]: f"clip{number}" for number, clip in enumerate(clips, 1)}
     for element in root.iter():
         for key, value in list(element.attrib.items()):
             if key == "id":
-                element.set(key, f"{name}-{value}")
+                element.set(key, f"{name}-{numbers.get(value, value)}")
             elif key == f"{{{XLINK}}}href" and value.startswith("#"):
                 del element.attrib[key]
                 element.set("href", f"#{name}-{value[1:]}")
-            elif "url(#" in value:
-                element.set(key, value.replace("url(#", f"url(#{name}-"))
+            elif found := re.fullmatch(r"url\(#(.*)\)", value):
+                element.set(key, f"url(#{name}-{numbers.get(found[1], found[1])})")
     root.set("role", "img")
     for tag, text in (("desc", about), ("title", title)):
         child = ET.Element(f"{{{SVG}}}{tag}")
