@@ -2455,7 +2455,7 @@ static void raise_limit(struct kunit *test, unsigned int flags)
 
 static void item_starts_when_limit_is_raised(struct kunit *test)
 {
-	raise_limit(test, 0);
+	raise_limit(test, WQ_PERCPU);
 	raise_limit(test, WQ_UNBOUND);
 }
 
