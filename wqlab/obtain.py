@@ -386,7 +386,7 @@ def from_apt(base: Base) -> Path:
     try:
         return apt.latest(REPOSITORIES, base.series, find, make, good)
     except apt.Unreachable as reason:
-        raise Problem(f"{reason}; KSRC= takes a kernel's source of yours instead") from None
+        raise apt.Unreachable(f"{reason}; KSRC= takes a kernel's source of yours instead") from None
 
 
 # --- from KSRC ------------------------------------------------------------------------------

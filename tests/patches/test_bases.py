@@ -13,9 +13,9 @@ from farm import Making, Need
 from needs import HOST_CORES
 
 from wqlab import checks
+from wqlab.apt import Unreachable
 from wqlab.bases import load_base, series_names
 from wqlab.obtain import obtain
-from wqlab.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Ported(Need):
     def make(self, farm: Making) -> str:
         try:
             source = obtain(load_base(self.base))
-        except Problem as reason:
+        except Unreachable as reason:
             return str(reason)
         with farm.place("patches") as place:
             checks.compiles(source, source.count(None), place, HOST_CORES)

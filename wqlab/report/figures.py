@@ -154,15 +154,20 @@ def tidy(svg: str, name: str, title: str, about: str) -> str:
     # Their ids are made of coordinates in full, whose last digits differ from run to run.
     clips = root.iter(f"{{{SVG}}}clipPath")
     numbers = {clip.attrib["id"]: f"clip{number}" for number, clip in enumerate(clips, 1)}
+
+    def own(theirs: str) -> str:
+        return f"{name}-{numbers.get(theirs, theirs)}"
+
     for element in root.iter():
         for key, value in list(element.attrib.items()):
             if key == "id":
-                element.set(key, f"{name}-{numbers.get(value, value)}")
+                element.set(key, own(value))
             elif key == f"{{{XLINK}}}href" and value.startswith("#"):
                 del element.attrib[key]
-                element.set("href", f"#{name}-{value[1:]}")
-            elif found := re.fullmatch(r"url\(#(.*)\)", value):
-                element.set(key, f"url(#{name}-{numbers.get(found[1], found[1])})")
+                element.set("href", f"#{own(value[1:])}")
+            elif "url(#" in value:
+                url = re.sub(r"(?<=url\(#)[^)]*", lambda found: own(found[0]), value)
+                element.set(key, url)
     root.set("role", "img")
     for tag, text in (("desc", about), ("title", title)):
         child = ET.Element(f"{{{SVG}}}{tag}")

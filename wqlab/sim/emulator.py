@@ -46,13 +46,15 @@ def unpacked(its_apt: apt.Apt, version: str, folder: Path) -> Path:
     """The source, with what is changed in it."""
     what = f"{PACKAGE} {version}"
     tarball = its_apt.download_source(PACKAGE, version)
-    check(
-        ["tar", "--no-same-owner", "-xf", tarball, "-C", folder],
-        wrong=f"the source of {what} could not be unpacked (is the disk full?)",
-        limit=600,
-        label=f"unpacking {what}",
-    )
-    remove(tarball.parent)
+    try:
+        check(
+            ["tar", "--no-same-owner", "-xf", tarball, "-C", folder],
+            wrong=f"the source of {what} could not be unpacked (is the disk full?)",
+            limit=600,
+            label=f"unpacking {what}",
+        )
+    finally:  # it may be damaged
+        remove(tarball.parent)
     [tree] = folder.glob("qemu-*/")
     check(
         ["git", "apply", SIM / "qemu.diff"],
