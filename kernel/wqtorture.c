@@ -34,8 +34,9 @@
  *   wqtorture_brief     a workqueue that is destroyed and created again
  *   wqtorture_fair_few, wqtorture_fair
  *                       as many items as can be from each CPU: with @fair, none has
- *                       less than half of its even share of any WINDOW completions,
- *                       or SHARE for each CPU if these are more
+ *                       less than half of its even share of the completions in
+ *                       SHORT windows in a row; a window is a second and WINDOW
+ *                       completions, or SHARE for each CPU if these are more
  *
  * Now and then nothing is queued on one of the first seven until all items are done,
  * and then items that stay: exactly as many as the limit allows have to run.
@@ -106,6 +107,7 @@ static char *torture_type = "wqtorture";
 #define SAMPLES		10	/* of a stalled workqueue until it is taken for stuck */
 #define WINDOW		1000	/* completions within which shares are looked at */
 #define SHARE		100	/* of them for each CPU at least */
+#define SHORT		3	/* windows in a row: a CPU of the host may be taken away */
 #define FEW		3	/* items for STORM */
 #define FAIR_ROUNDS	4	/* of all items, in which each has been done */
 #define MAX_SHOWN	4	/* errors of a kind that are logged */
@@ -153,13 +155,15 @@ struct item {
 	unsigned long		seen_started;	/* of the target, when it was seen done */
 };
 
-/* shares of the CPUs in the latest completions, under the lock of the target */
+/* shares of the CPUs in the completions of this window, under the lock of the target */
 struct shares {
-	unsigned long	nr;			/* of all completions */
-	unsigned int	nr_of[NR_CPUS];		/* of those in cpu[] */
+	unsigned long	start;			/* in jiffies */
+	unsigned int	nr;			/* of all completions */
 	unsigned int	nr_cpus;		/* that have items */
-	unsigned int	window;
-	u16		cpu[] __counted_by(window);
+	struct {
+		unsigned int	nr;
+		unsigned int	nr_short;	/* windows before this one, in a row */
+	} of[];					/* a CPU */
 };
 
 /*
@@ -426,27 +430,26 @@ static void begin_item(struct item *item)
 static void check_shares(struct target *t, struct item *item)
 {
 	struct shares *s = t->shares;
-	u16 *cpu = &s->cpu[s->nr % s->window];
 	unsigned int i;
 
-	if (s->nr >= s->window)
-		s->nr_of[*cpu]--;
-	*cpu = item->cpu;
-	s->nr_of[*cpu]++;
-	if (++s->nr < s->window)
+	s->of[item->cpu].nr++;
+	if (++s->nr < max(WINDOW, s->nr_cpus * SHARE) || time_before(jiffies, s->start + HZ))
 		return;
 	atomic_long_inc(&nr_shares);
 	for (i = 0; i < s->nr_cpus; i++) {
-		int one = t->items[i].cpu;
+		int cpu = t->items[i].cpu;
 
-		if (s->nr_of[one] * s->nr_cpus * 2 >= s->window)
-			continue;
-		wqtorture_err(t, "CPU %d had %u of %u completions, %u CPUs share them", one,
-			      s->nr_of[one], s->window, s->nr_cpus);
-		s->nr = 0;
-		memset(s->nr_of, 0, sizeof(s->nr_of));
-		return;
+		if (s->of[cpu].nr * s->nr_cpus * 2 >= s->nr) {
+			s->of[cpu].nr_short = 0;
+		} else if (++s->of[cpu].nr_short == SHORT) {
+			wqtorture_err(t, "CPU %d had %u of %u completions, %u CPUs share them", cpu,
+				      s->of[cpu].nr, s->nr, s->nr_cpus);
+			s->of[cpu].nr_short = 0;
+		}
+		s->of[cpu].nr = 0;
 	}
+	s->nr = 0;
+	s->start = jiffies;
 }
 
 static void end_item(struct item *item)
@@ -485,7 +488,8 @@ static bool queue_item(struct item *item, int cpu, unsigned long delay)
 	atomic_inc(&item->nr_queued);
 	atomic_long_inc(&t->nr_queued);
 	if (queue_delayed_work_on(cpu, t->wq, &item->dwork, delay)) {
-		atomic_inc(&item->nr_due);
+		/* pairs with who waits for that often: the item is pending, or was */
+		atomic_inc_return_release(&item->nr_due);
 		return true;
 	}
 	atomic_dec(&item->nr_queued);
@@ -578,7 +582,8 @@ static void modify_item(struct item *item, struct rnd_state *random, unsigned lo
 	/* the timer of a CPU that is offline doesn't run */
 	cancelled(item, mod_delayed_work_on(delay ? WORK_CPU_UNBOUND : random_issue_cpu(random),
 					    t->wq, &cancelling(item)->dwork, delay));
-	atomic_inc(&item->nr_due);
+	/* as in queue_item() */
+	atomic_inc_return_release(&item->nr_due);
 }
 
 static void queue_in_order(struct item *item, struct rnd_state *random)
@@ -699,7 +704,7 @@ static struct target *create_target(int slot)
 	struct rnd_state *random = &director_random[slot];
 	int limit = type->limit ?: random_below(random, max_active) + 1;
 	int cpu = cpumask_first(cpu_online_mask), nr_cpus = num_online_cpus();
-	unsigned int i, nr_items = 4 * max_active, window = max(WINDOW, nr_cpus * SHARE);
+	unsigned int i, nr_items = 4 * max_active;
 	struct target *t;
 
 	if (type->kind == FAIR)
@@ -728,10 +733,10 @@ static struct target *create_target(int slot)
 		INIT_DELAYED_WORK(&t->items[i].dwork, item_fn);
 	}
 	if (type->kind == FAIR) {
-		t->shares = kvzalloc(struct_size(t->shares, cpu, window), GFP_KERNEL);
+		t->shares = kvzalloc(struct_size(t->shares, of, nr_cpu_ids), GFP_KERNEL);
 		if (t->shares) {
 			t->shares->nr_cpus = nr_cpus;
-			t->shares->window = window;
+			t->shares->start = jiffies;
 		}
 	}
 	t->order = kcalloc(2 * nr_items, sizeof(*t->order), GFP_KERNEL);
