@@ -2337,6 +2337,71 @@ static void flush_of_workqueue_ends(struct kunit *test)
 	end_flush(test, true);
 }
 
+struct watch {
+	struct worker_pool	*pool;
+	unsigned int		nr_odd;		/* times that a worker was neither */
+};
+
+static int watch_workers_fn(void *arg)
+{
+	struct watch *watch = arg;
+	struct worker_pool *pool = watch->pool;
+	struct worker *worker;
+	int nr_busy, bkt;
+
+	while (!kthread_should_stop()) {
+		raw_spin_lock_irq(&pool->lock);
+		nr_busy = 0;
+		hash_for_each(pool->busy_hash, bkt, worker, hentry)
+			nr_busy++;
+		if (!(pool->flags & POOL_MANAGER_ACTIVE) &&
+		    pool->nr_workers != pool->nr_idle + nr_busy)
+			watch->nr_odd++;
+		raw_spin_unlock_irq(&pool->lock);
+		cond_resched();
+	}
+	return 0;
+}
+
+/*
+ * Whoever gets the lock of a pool finds each worker idle or executing a work item, also
+ * where it ends a flush. put_unbound_pool() relies on that when the last pwq is gone.
+ */
+static void workers_are_idle_or_busy(struct kunit *test)
+{
+	unsigned long end = jiffies + HZ / 2;
+	struct workqueue_struct *wq;
+	struct task_struct *task;
+	struct watch watch = {};
+	struct step step;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+
+	wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	set_nice(test, wq, -13);	/* a pool that nobody else uses */
+	init_step(&step, NULL);
+	queue_work(wq, &step.work);
+	flush_workqueue(wq);
+	rcu_read_lock();
+	watch.pool = get_work_pool(&step.work);
+	rcu_read_unlock();
+
+	task = kthread_run_on_cpu(watch_workers_fn, &watch, cpumask_last(cpu_online_mask),
+				  "kunit_watch/%u");
+	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
+	while (!IS_ERR(task) && time_before(jiffies, end)) {
+		queue_work(wq, &step.work);
+		flush_workqueue(wq);
+	}
+	if (!IS_ERR(task))
+		kthread_stop(task);
+	KUNIT_EXPECT_EQ(test, watch.nr_odd, 0);
+	end_step(&step);
+	destroy_workqueue(wq);
+}
+
 /* a pool is known not to execute an item, or to, without its lock */
 static void item_may_be_executing(struct kunit *test)
 {
@@ -2622,6 +2687,7 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_of_another_pool_starts),
 	KUNIT_CASE(flush_of_cancelled_item_ends),
 	KUNIT_CASE(flush_of_workqueue_ends),
+	KUNIT_CASE(workers_are_idle_or_busy),
 	KUNIT_CASE(item_may_be_executing),
 	KUNIT_CASE(executing_item_stays),
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
