@@ -98,7 +98,9 @@ def test_letters_are_of_the_series() -> None:
     letters = sorted((ROOT / "docs/letters").glob("*.txt"))
     lasts = [path.read_text().splitlines()[1].removeprefix("Last: ") for path in letters]
     heads = [patch.text.split("\n\n", 1)[0] for patch in load_base(series_names()[-1]).patches]
-    subjects = [re.search(r"^Subject: \[PATCH\] (.*(?:\n .*)*)", head, re.M) for head in heads]
+    subjects = [
+        re.search(r"^Subject: \[PATCH\] (.*(?:\n .*)*)", head, re.MULTILINE) for head in heads
+    ]
     titles = [" ".join(subject[1].split()) for subject in subjects if subject]
     assert [title for title in titles if title in lasts] == lasts
     assert lasts[-1] == titles[-1]
