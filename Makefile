@@ -70,7 +70,7 @@ test-quick test-full:
 	@scripts/pytest $(source) --tier $(@:test-%=%)
 
 check:
-	@scripts/pytest $(source) tests/patches -k 'checkpatch or warning or compiles'
+	@scripts/pytest $(source) tests/patches --tier full -k 'checkpatch or warning or compiles or gate'
 
 kunit:
 	@scripts/wqlab kunit $(source)

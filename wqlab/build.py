@@ -131,6 +131,7 @@ class Job:
     obj: Path
     arch: Arch
     jobs: int
+    args: tuple[str, ...] = ()  # more for make, that win over what is said here
 
     @property
     def log(self) -> Path:
@@ -140,7 +141,8 @@ class Job:
         done = run(
             [
                 *("make", "-C", self.tree, f"O={self.obj}", f"ARCH={self.arch.kbuild}"),
-                *("CC=ccache gcc", f"-j{self.jobs or len(os.sched_getaffinity(0))}", *targets),
+                *("CC=ccache gcc", *self.args),
+                *(f"-j{self.jobs or len(os.sched_getaffinity(0))}", *targets),
             ],
             limit=LIMIT,
             label=label,
@@ -155,7 +157,7 @@ class Job:
     def configure(self, label: str, flavour: Flavour, lines: list[str]) -> None:
         """Stays what it is where neither what is wanted nor what there is has changed."""
         kconfig = asked(self.tree, "ls-files", "-s", "--", "*Kconfig*", "kernel/configs/*")
-        text = "\n".join([*lines, kconfig, compiler()])
+        text = "\n".join([*lines, kconfig, compiler(), *self.args])
         key = hashlib.sha256(text.encode()).hexdigest()
         stamp, config = self.obj / "configured", self.obj / ".config"
         if stamp.is_file() and stamp.read_text() == key:

@@ -4,12 +4,14 @@
 import os
 import re
 import shutil
+import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from wqlab.arch import find_arch
 from wqlab.bases import Patch
-from wqlab.build import Flavour, Job, fragments, wanted
+from wqlab.build import CONFIGS, Flavour, Job, fragments, wanted
 from wqlab.obtain import Source
 from wqlab.places import VENV
 from wqlab.problem import Problem
@@ -47,6 +49,46 @@ def compiles(source: Source, patches: int, place: str, jobs: int = 0) -> None:
     with source.hold(patches, place) as tree:
         job = configured(source, tree, patches, place, jobs)
         job.make(f"compiling {patches} patches", *objects(tree), wrong="it does not compile")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A configuration in which the series has to compile: an entry of configs/gates.toml."""
+
+    name: str
+    about: str
+    fragments: tuple[str, ...] = ("common", "kunit", "torture", "series")
+    lines: tuple[str, ...] = ()
+    make: tuple[str, ...] = ()
+    needs: str = ""
+    since: str = ""
+    quick: bool = False
+
+
+@cache
+def gates() -> list[Gate]:
+    known = tomllib.loads((CONFIGS / "gates.toml").read_text())
+    return [
+        Gate(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+        for name, entry in known.items()
+    ]
+
+
+def pass_gate(source: Source, gate: Gate, patches: int | None, place: str, jobs: int = 0) -> None:
+    """The files of the series compile without a warning; Problem if not."""
+    arch = find_arch()
+    flavour = Flavour(f"gate {gate.name}", gate.about, gate.fragments)
+    with source.hold(patches, place) as tree:
+        obj = source.place(place) / f"{arch.name}-gate-{gate.name}"
+        obj.mkdir(parents=True, exist_ok=True)
+        job = Job(tree, obj, arch, jobs, gate.make)
+        job.log.write_text("")
+        paths = fragments(flavour, arch) if gate.fragments else []
+        lines = wanted(source, source.count(patches), paths)
+        lines += [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)]
+        job.configure(f"{source.version} ({flavour.name})", flavour, lines)
+        names = objects(tree) if gate.fragments else [FILES[0].replace(".c", ".o")]
+        job.make(f"compiling for {gate.name}", *names, wrong=f"no {gate.name}: {gate.about}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The series compiles in each configuration of configs/gates.toml, without a warning.
+
+Seen failing: with a variable that only SMP uses (up, tiny), with a mask of CPUs on the stack that
+is assigned (many-cpus), with a gate that wants a symbol which there is not.
+"""
+
+import shutil
+from dataclasses import dataclass
+
+import pytest
+from farm import Making, Need
+from needs import HOST_CORES, SOURCE
+
+from wqlab import checks
+from wqlab.bases import Base, base_names
+
+JOBS = max(1, HOST_CORES // 2)
+
+
+@dataclass(frozen=True)
+class Passed(Need):
+    """A gate that the whole series has passed."""
+
+    name: str
+    cores = JOBS
+    guess = 40.0
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> None:
+        [gate] = [gate for gate in checks.gates() if gate.name == self.name]
+        with farm.place("patches") as place:
+            checks.pass_gate(farm[SOURCE], gate, None, place, JOBS)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    base: Base = metafunc.config.getoption("--base")
+    params = []
+    for gate in checks.gates():
+        marks = [pytest.mark.tier("test" if gate.quick else "full")]
+        missing = gate.needs and not shutil.which(gate.needs)
+        if gate.since and base_names().index(base.name) < base_names().index(gate.since):
+            marks.append(pytest.mark.skip(f"{gate.about}: not before {gate.since}"))
+        elif missing:
+            marks.append(pytest.mark.skip(f"{gate.about}: no {gate.needs}"))
+        else:
+            marks.append(pytest.mark.needs(Passed(gate.name)))
+        params.append(pytest.param(gate.name, id=gate.name, marks=marks))
+    metafunc.parametrize("gate", params)
+
+
+def test_gate(gate: str) -> None:
+    """Its making is the test."""
