@@ -4,10 +4,12 @@
 import os
 import re
 import shutil
+import tempfile
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from wqlab.arch import find_arch
 from wqlab.bases import Patch
@@ -23,9 +25,14 @@ FLAVOUR = Flavour("check", "for SMP", ("common", "series"))
 FILES = [f"{name}.c" for name in ("kernel/workqueue", "kernel/wqtorture")]
 FILES += [f"{name}.c" for name in ("lib/test_workqueue", "lib/test_workqueue_kunit")]
 HEADER = "include/linux/workqueue.h"
+DOCUMENT = "Documentation/core-api/workqueue.rst"
 WARNING = re.compile(
     r"^(?:\S*/)?(\w*workqueue(?:_kunit)?\.[ch]|wqtorture\.c):\d+(?::\d+)?(:.*(?:warning|error):.*)"
 )
+# FILE:LINE:COLUMN-COLUMN: of coccicheck
+MATCH = re.compile(r"^(?:\S*/)?(\w*workqueue(?:_kunit)?\.[ch]|wqtorture\.c):\d+:\d+-\d+(:.*)")
+# of Sphinx
+REMARK = re.compile(r"^(?:\S*/)?(index\.rst|workqueue\.[ch]):\d+(: .*)")
 LIMIT = 1800.0  # seconds
 
 
@@ -67,9 +74,9 @@ class Gate:
 
 @cache
 def gates() -> list[Gate]:
-    known = tomllib.loads((CONFIGS / "gates.toml").read_text())
+    known: dict[str, dict[str, Any]] = tomllib.loads((CONFIGS / "gates.toml").read_text())
     return [
-        Gate(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+        Gate(name=name, **{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
         for name, entry in known.items()
     ]
 
@@ -119,6 +126,47 @@ def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> 
         raise Problem(f"sparse was not run: see {job.log}")
     found = (WARNING.match(line) for line in text.splitlines())
     return Warnings(frozenset(match[1] + match[2] for match in found if match), ran)
+
+
+def coccicheck(source: Source, patches: int | None, place: str, jobs: int = 0) -> frozenset[str]:
+    """What the kernel's semantic patches find in the files of the series, without lines."""
+    with source.hold(patches, place) as tree:
+        job = configured(source, tree, patches, place, jobs)
+        names = objects(tree)
+        for name in names:
+            (job.obj / name).unlink(missing_ok=True)
+        check = ("C=1", "CHECK=scripts/coccicheck", "MODE=report")
+        job.make("coccicheck", *check, *names, wrong="the build failed")
+        text = job.log.read_text(errors="replace")
+    return frozenset(match[1] + match[2] for match in map(MATCH.match, text.splitlines()) if match)
+
+
+def documentation(source: Source, patches: int | None) -> frozenset[str]:
+    """The warnings of Sphinx about the page on workqueues, without lines: that page alone, so
+    what it refers to in others counts as well."""
+    with source.hold(patches) as tree, tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "Documentation/index.rst"  # Sphinx wants one
+        page.parent.mkdir()
+        shutil.copy(tree / DOCUMENT, page)
+        shutil.copy(tree / "MAINTAINERS", folder)
+        done = run(
+            [
+                *("sphinx-build", "-q", "-b", "dummy", "-c", tree / "Documentation"),
+                *(
+                    "-D",
+                    f"kerneldoc_srctree={tree}",
+                    "-D",
+                    f"kerneldoc_bin={tree}/scripts/kernel-doc",
+                ),
+                *("-D", "version=0", "-D", "release=0", page.parent, f"{folder}/out"),
+            ],
+            limit=300,
+            env=os.environ | {"srctree": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+    if done.status:
+        raise Problem(f"sphinx-build ended with status {done.status}: {done.output[-500:]}")
+    found = map(REMARK.match, done.output.splitlines())
+    return frozenset(match[1] + match[2] for match in found if match)
 
 
 def checkpatch(tree: Path, patch: Patch) -> str:

@@ -3,10 +3,12 @@
 
 Seen failing: with a patch that uses an undeclared name (test_compiles_for_smp), that adds a
 function without prototype and a parameter that is not documented (test_no_new_warning), that
-has a space at the end of a line (test_checkpatch); with a kernel that prints no result
+has a space at the end of a line (test_checkpatch), that refers to a page which isn't there and
+frees what may be NULL after asking (test_no_new_remark); with a kernel that prints no result
 (test_kunit).
 """
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -102,6 +104,23 @@ class NewWarnings(Need):
 
 
 @dataclass(frozen=True)
+class Remarks(Need):
+    """What Sphinx or coccicheck say of the series and do not say of the base."""
+
+    tool: str
+    cores = JOBS
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> frozenset[str]:
+        source = farm[SOURCE]
+        if self.tool == "sphinx-build":
+            return checks.documentation(source, None) - checks.documentation(source, 0)
+        with farm.place("patches") as place:
+            before = checks.coccicheck(source, 0, place, JOBS)
+            return checks.coccicheck(source, None, place, JOBS) - before
+
+
+@dataclass(frozen=True)
 class Checkpatch(Need):
     number: int
     before = (SOURCE,)
@@ -157,6 +176,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         tiers = dict.fromkeys(built, "full")
         needs = params(built, lambda number: booted(base, number), tiers)
         metafunc.parametrize("booted", needs)
+    if "remarks" in metafunc.fixturenames:
+        tools = {"sphinx-build": "test", "spatch": "full"}
+        metafunc.parametrize(
+            "remarks",
+            [
+                pytest.param(
+                    tool,
+                    marks=[
+                        pytest.mark.needs(Remarks(tool))
+                        if shutil.which(tool)
+                        else pytest.mark.skip(f"no {tool} here"),
+                        pytest.mark.tier(tier),
+                    ],
+                )
+                for tool, tier in tools.items()
+            ],
+        )
     if "checked" in metafunc.fixturenames:
         every = [patch.number for patch in base.patches]
         metafunc.parametrize("checked", params(every, Checkpatch, dict.fromkeys(every, "quick")))
@@ -176,6 +212,11 @@ def test_no_new_warning(made: checks.Warnings) -> None:
     assert not made.lines, "\n".join(sorted(made.lines))
     if not made.sparse:
         pytest.skip("no warning of W=1 and kernel-doc, but this kernel needs a newer sparse")
+
+
+def test_no_new_remark(made: frozenset[str], remarks: str) -> None:
+    """Of Sphinx about the documentation, and of the kernel's semantic patches."""
+    assert not made, "\n".join(sorted(made))
 
 
 def test_checkpatch(made: str, checked: Checkpatch) -> None:
