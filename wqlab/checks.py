@@ -75,10 +75,13 @@ class Gate:
 @cache
 def gates() -> list[Gate]:
     known: dict[str, dict[str, Any]] = tomllib.loads((CONFIGS / "gates.toml").read_text())
-    return [
-        Gate(name=name, **{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
-        for name, entry in known.items()
-    ]
+    made = []
+    for name, entry in known.items():
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+        }
+        made.append(Gate(name, **fields))
+    return made
 
 
 def pass_gate(source: Source, gate: Gate, patches: int | None, place: str, jobs: int = 0) -> None:
