@@ -105,13 +105,14 @@ def test_texts(tmp_path: Path) -> None:
 
 def test_pools_are_shaded(tmp_path: Path) -> None:
     """Those that one workqueue uses are left out, and those of a CPU."""
-    shares = {"pools": [{"id": 20, "locked": 0.1}, {"id": 21, "locked": 0.9}]}
+    locks = [("pool 20", 10), ("pool 21", 90), ("writeback active_lock", 99), ("pool 9", 5)]
+    shares = {"locks": [{"lock": name, "samples": 100, "waited": n} for name, n in locks]}
     done = draw(tmp_path, DUMP, shares)
     drawn = {box[0].split(",")[0]: box for box in boxes(done.stdout) if box[0].startswith("pool ")}
     assert sorted(drawn) == ["pool 20", "pool 21", "pool 22"]
     assert drawn["pool 20"][3] == drawn["pool 21"][3] < drawn["pool 22"][3]
     assert drawn["pool 21"][4] < drawn["pool 20"][4] < drawn["pool 22"][4] == "#ffffff"
-    assert "90.00% of looks" in done.stdout and ">21: 90.0%<" in done.stdout
+    assert "90.00% of samples" in done.stdout and ">21: 90.0%<" in done.stdout
 
 
 def test_many_cpus_stay_readable(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_many_cpus_stay_readable(tmp_path: Path) -> None:
         (["{"], "0.json: "),
         ([[]], 'has no "cpus"'),
         ([{"cpus": []}], 'has no "online"'),
-        ([DUMP, {}], '1.json has no "pools"'),
+        ([DUMP, {}], '1.json has no "locks"'),
     ],
 )
 def test_wrong_input(tmp_path: Path, files: list[object], words: str) -> None:

@@ -15,7 +15,7 @@ A column for each CPU, in the order of nodes, last-level caches and cores. Rows:
             shade, and boxes of a pod that isn't in one piece share a number
   pools     unbound pools that more than one workqueue uses, the most used first:
             a box over the CPUs of the pool with its ID; the darker, the more
-            often its lock was found taken, which is said in %
+            often its lock was found with somebody waiting, which is said in %
 """
 
 import argparse
