@@ -55,8 +55,10 @@ def load(path, keys):
 dump = load(args.dump, ("cpus", "online", "unbound_cpus", "scopes", "pools"))
 shares = {}
 if args.contention:
-    for pool in load(args.contention, ("pools",))["pools"]:
-        shares[pool["id"]] = pool["locked"]
+    for lock in load(args.contention, ("locks",))["locks"]:
+        kind, _, number = lock["lock"].partition(" ")
+        if kind == "pool" and lock["samples"]:
+            shares[int(number)] = lock["waited"] / lock["samples"]
 
 
 def pod_of(scope):
@@ -188,7 +190,7 @@ for _, members in rows[:MAX_POOL_ROWS]:
                 (*percent, f"{pool['id']}"),
                 f"pool {pool['id']}, nice {pool['nice']}, {pool['workers']} workers, "
                 f"{pool['ref']} pool_workqueues"
-                + ("" if share is None else f", lock taken in {share * 100:.2f}% of looks"),
+                + ("" if share is None else f", lock waited for in {share * 100:.2f}% of samples"),
                 "#fff" if grey < 128 else "#000",
             )
     y += ROW + GAP
