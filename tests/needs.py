@@ -3,8 +3,10 @@
 
 import hashlib
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from farm import ALL, Making, Need
 
@@ -14,6 +16,7 @@ from wqlab.build import build, diff_overlay
 from wqlab.kunit import Report, Uml, build_uml, parse
 from wqlab.obtain import Source, obtain
 from wqlab.places import BUILD, ROOT
+from wqlab.problem import Problem
 from wqlab.scenario import find_scenario
 
 HOTADD = ROOT / "tests/mutants/hotadd.diff"
@@ -182,10 +185,13 @@ class Boot(Need):
     def before(self) -> tuple[Need, ...]:
         return self.kernel, Accelerator(self.kernel)
 
-    def make(self, farm: Making) -> vm.Record:
-        kernel = farm[self.kernel]
+    @property
+    def out(self) -> Path:
         name = hashlib.sha256(str(self).encode()).hexdigest()[:8]
-        out = BUILD / f"test/boots/{self.scenario}-{self.job}-{name}"
+        return BUILD / f"test/boots/{self.scenario}-{self.job}-{name}"
+
+    def make(self, farm: Making, keep: bool = False, on_hold: Any = None) -> Any:
+        kernel, out = farm[self.kernel], self.out
         script = None
         if (kernel.path / "vmlinux").is_file():
             out.mkdir(parents=True, exist_ok=True)
@@ -201,7 +207,49 @@ class Boot(Need):
             timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
             wq_dump=script,
             present=self.present,
+            verify=True,
+            keep=keep,
+            on_hold=on_hold,
         )
+
+
+@dataclass(frozen=True)
+class Watched(Boot):
+    """A boot, and what wq_verify.py says again and again while it goes on after its job held: how
+    many checks ended with each status, and what was wrong or unknown."""
+
+    secs: float = 60.0
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, watched for {self.secs:.0f} s"
+
+    @property
+    def guess(self) -> float:
+        return self.secs + 30
+
+    def make(self, farm: Making, keep: bool = True) -> tuple[vm.Record, Counter[int], list[str]]:
+        from live import Live
+
+        live = Live(farm[self.kernel], find_scenario(self.scenario).memory, self.secs)
+        try:
+            record = super().make(farm, keep, live.begin)
+        finally:
+            live.end()
+        return record, live.statuses, live.wrong
+
+
+@dataclass(frozen=True)
+class Core(Boot):
+    """A boot, of which the memory stays as it was when the job held: its kernel and that dump."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, to keep its memory"
+
+    def make(self, farm: Making, keep: bool = True, on_hold: Any = None) -> tuple[vm.Kernel, Path]:
+        record = super().make(farm, keep)
+        if record.verdict != "pass":
+            raise Problem(f"{self}: {record.verdict}, {record.reason}")
+        return farm[self.kernel], self.out / "core-0"
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ COMMANDS = {
     "validate": "simulate what others have measured, and compare",
     "debian": "the benchmark module on Debian's own kernel",
     "mutants": "break the series on purpose, and say what notices",
+    "picture": "draw a machine and the pods of each affinity scope",
     "report": "make tables and a page of results",
     "export": "write results as CSV or as benchstat's text",
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Machines: their CPUs, the pods that each affinity scope must have, and what a dump shows."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -223,8 +224,37 @@ def _indexed(line: str) -> dict[int, str]:
     return {int(i): value.strip() for i, value in re.findall(r"\[(\d+)\]=([^\[]*)", line)}
 
 
+def _parse_json(text: str) -> Dump:
+    try:
+        data = json.loads(text)
+        scopes = data["scopes"].items()
+        return Dump(
+            next(name for name, scope in scopes if scope["default"]),
+            {
+                name: tuple(frozenset(pod["cpus"]) for pod in scope["pods"])
+                for name, scope in scopes
+            },
+            {name: tuple(pod["node"] for pod in scope["pods"]) for name, scope in scopes},
+            {
+                pool["id"]: frozenset(pool["pod_cpus"])
+                for pool in data["pools"]
+                if pool["cpu"] is None
+            },
+            {
+                wq["name"]: tuple(wq["pools"].values())
+                for wq in data["workqueues"]
+                if wq["type"] in ("unbound", "ordered")
+            },
+        )
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        raise TopologyError(f"dump: not what wq_dump.py --json prints: {error!r}") from None
+
+
 def parse_dump(text: str) -> Dump:
-    """Read the output of tools/workqueue/wq_dump.py; it must be whole and consistent."""
+    """Read the output of tools/workqueue/wq_dump.py, with --json or without; it must be whole and
+    consistent."""
+    if text.startswith("{"):
+        return _parse_json(text)
     pods: dict[str, Pods] = {}
     nodes: dict[str, tuple[int, ...]] = {}
     sections = re.findall(

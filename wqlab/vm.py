@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from wqlab.arch import ARCHES, Arch, arch_of
 from wqlab.places import CACHE, ROOT, VENV
 from wqlab.problem import Problem
 from wqlab.results import Verdict
-from wqlab.run import TIMED_OUT, check, run, started
+from wqlab.run import TIMED_OUT, Done, check, run, started
 from wqlab.scenario import (
     Dump,
     Scenario,
@@ -40,6 +40,7 @@ QUIT_LIMIT = 5  # seconds for QEMU to end by itself
 DUMP_LIMIT = 120  # seconds for drgn to read the memory
 XAPIC = 255  # CPUs that interrupts find without more ado
 KVM_LIMIT = 20  # seconds for the trial boot under KVM
+WQ_VERIFY = ROOT / "tools/workqueue/wq_verify.py"
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class Record:
     lines: list[str]  # what the job printed
     tail: list[str]  # the end of the console when the guest is lost
     dumps: list[Dump]  # what wq_dump.py showed each time that the job held
+    verified: list[dict[str, Any]] = field(default_factory=list)  # and wq_verify.py --json
 
     @property
     def dump(self) -> Dump | None:
@@ -236,7 +238,7 @@ class Monitor:
         self.said = map(json.loads, read_lines(port, deadline))
         self.ready = False
 
-    def execute(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+    def execute(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
         if not self.ready:
             self.ready = True
             self.execute("qmp_capabilities")
@@ -244,6 +246,7 @@ class Monitor:
         answer = next((said for said in self.said if said.keys() & {"return", "error"}), None)
         if not answer or "error" in answer:
             raise Lost(f"QEMU {name}: {answer['error'].get('desc') if answer else 'no answer'}")
+        return answer["return"]
 
     def dump_memory(self, core: Path) -> None:
         self.execute("dump-guest-memory", {"paging": False, "protocol": f"file:{core}"})
@@ -290,27 +293,47 @@ def ended(qemu: subprocess.Popen[bytes], limit: float) -> bool:
     return True
 
 
-def read_core(kernel: Kernel, core: Path, wq_dump: Path, out: Path) -> Dump:
-    """Run wq_dump.py on a memory dump; its output stays in wq_dump.log."""
+def run_drgn(kernel: Kernel, core: Path, script: Path, out: Path, *words: str) -> Done:
+    """Run a script on a memory dump; its output stays in a .log of its name."""
     path = os.pathsep.join(
         [str(Path(sys.executable).parent), str(VENV / "bin"), os.environ.get("PATH", "")]
     )
     drgn = shutil.which("drgn", path=path)
     if not drgn:
         raise Problem("no drgn, which reads the kernel's memory: scripts/setup installs it")
-    log, vmlinux = out / "drgn.log", kernel.path / "vmlinux"
+    command: list[str | Path] = [drgn, "-c", core, "-s", kernel.path / "vmlinux", script, *words]
     done = run(
-        ["sh", "-c", 'exec "$@" 2>"$0"', log, drgn, "-c", core, "-s", vmlinux, wq_dump],
+        ["sh", "-c", 'exec "$@" 2>"$0"', out / "drgn.log", *command],
         limit=DUMP_LIMIT,
         env=os.environ | {"DEBUGINFOD_URLS": ""},
     )
-    (out / "wq_dump.log").write_text(done.output)
+    (out / f"{script.stem}.log").write_text(done.output)
     if done.status == TIMED_OUT:
         raise TopologyError(f"drgn took more than {DUMP_LIMIT} s")
+    return done
+
+
+def drgn_failed(script: Path, out: Path) -> TopologyError:
+    said = (out / "drgn.log").read_text(errors="replace").strip().splitlines()
+    last = (said or ["no message"])[-1]
+    return TopologyError(f"drgn {script.name}: {last}")
+
+
+def read_core(kernel: Kernel, core: Path, wq_dump: Path, out: Path) -> Dump:
+    """Run wq_dump.py on a memory dump."""
+    done = run_drgn(kernel, core, wq_dump, out)
     if done.status:
-        last = (log.read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
-        raise TopologyError(f"drgn {wq_dump.name}: {last}")
+        raise drgn_failed(wq_dump, out)
     return parse_dump(done.output)
+
+
+def verify_core(kernel: Kernel, core: Path, out: Path) -> dict[str, Any]:
+    """What wq_verify.py says of a memory dump."""
+    done = run_drgn(kernel, core, WQ_VERIFY, out, "--json")
+    try:
+        return json.loads(done.output)
+    except ValueError:
+        raise drgn_failed(WQ_VERIFY, out) from None
 
 
 def kvm_memo(arch: Arch) -> Path:
@@ -387,10 +410,15 @@ def boot(
     accel: str | None = None,
     emulator: Emulator | None = None,
     present: int | None = None,
+    verify: bool = False,
+    keep: bool = False,
+    on_hold: Callable[[int, Monitor, Path], None] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Record:
     """Boot, run the job, write record.json. The guest never outlives this call. Of the CPUs only
-    the first `present` are there at the start."""
+    the first `present` are there at the start. Where the job holds, its memory is read by wq_dump
+    and, to `verify`, by wq_verify.py; with `keep` the dumps of it stay, as core-0 and so on. Who
+    looks at the memory while the guest goes on is called `on_hold`, with QEMU's process."""
     accel = accel or choose_accel(kernel, scenario)
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -402,8 +430,9 @@ def boot(
     cores: list[Path] = []
     lines: list[str] = []
     dumps: list[Dump] = []
+    verified: list[dict[str, Any]] = []
 
-    def keep(line: str) -> None:
+    def said(line: str) -> None:
         lines.append(line)
         on_line(line)
 
@@ -429,6 +458,8 @@ def boot(
         if word == "hold" and wq_dump:
             cores.append(out / f"core-{len(cores)}")
             monitor.dump_memory(cores[-1])
+            if on_hold:
+                on_hold(qemu.pid, monitor, cores[-1])
         elif word == "qmp":
             name, _, arguments = rest.partition(" ")
             monitor.execute(name, json.loads(arguments or "{}"))
@@ -441,7 +472,7 @@ def boot(
                     started(command, stdout=log, stderr=subprocess.STDOUT, pass_fds=ends)
                 )
             try:
-                verdict, reason = follow(verdict_port, deadline, asked, keep)
+                verdict, reason = follow(verdict_port, deadline, asked, said)
                 seconds = time.monotonic() - start
                 if not ended(qemu, QUIT_LIMIT):
                     verdict, reason = "lost", f"verdict {verdict}, but the guest did not end"
@@ -449,17 +480,18 @@ def boot(
                 verdict, reason, seconds = "lost", str(error), time.monotonic() - start
                 limit = QUIT_LIMIT if time.monotonic() < deadline else 0
                 if ended(qemu, limit) and qemu.returncode:
-                    said = (out / "qemu.log").read_text(errors="replace").strip().splitlines()
-                    reason = f"QEMU ended with status {qemu.returncode}: {' '.join(said[-1:])}"
+                    log_lines = (out / "qemu.log").read_text(errors="replace").strip().splitlines()
+                    reason = f"QEMU ended with status {qemu.returncode}: {' '.join(log_lines[-1:])}"
             finally:
                 qemu.kill()  # which is quicker than the end that started() gives it
         if verdict == "pass" and wq_dump:
             try:
                 dumps = [read_core(kernel, core, wq_dump, out) for core in cores]
+                verified = [verify_core(kernel, core, out) for core in cores if verify]
             except TopologyError as error:
                 verdict, reason = "fail", str(error)
     finally:
-        for core in cores:
+        for core in cores if not keep else []:
             core.unlink(missing_ok=True)
     record = Record(
         scenario=scenario.name,
@@ -473,6 +505,7 @@ def boot(
         lines=lines,
         tail=console_tail(out) if verdict == "lost" else [],
         dumps=dumps,
+        verified=verified,
     )
     text = json.dumps(asdict(record), default=format_cpulist, indent=1)
     (out / "record.json").write_text(text + "\n")

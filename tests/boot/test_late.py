@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from needs import Boot
+from needs import TEST, Boot, Kernel
 
 from wqlab.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
 from wqlab.vm import Record
@@ -37,11 +37,19 @@ class Case:
     def commands(self) -> str:
         pods = "".join(f"pods {scope}\n" for scope in SCOPES)
         writes = "".join(f"write {CPU}/{file} {value}\n" for file, value in self.writes)
-        return pods + writes + (pods if writes else "")
+        return pods + writes + (pods if writes else "") + "hold\n"  # for test_verify.py
 
     @property
     def machine(self) -> Scenario:
         return find_scenario(self.scenario)
+
+    def boot(self, kernel: Kernel = TEST) -> Boot:
+        return Boot(
+            self.scenario, "params", kernel=kernel, append=self.append, commands=self.commands
+        )
+
+    def needs(self) -> pytest.MarkDecorator:
+        return pytest.mark.needs(self.boot())
 
 
 def online(cpus: Sequence[int], value: int = 1) -> tuple[tuple[str, str], ...]:
@@ -107,9 +115,7 @@ def pools(machine: Scenario, been: Cpus, up: Cpus, isolated: Cpus, scope: str) -
             case,
             scope,
             id=f"{case.name}-{scope}",
-            marks=pytest.mark.needs(
-                Boot(case.scenario, "params", append=case.append, commands=case.commands)
-            ),
+            marks=case.needs(),
         )
         for case in CASES
         for scope in SCOPES

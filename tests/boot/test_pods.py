@@ -7,14 +7,26 @@ workers of a workqueue whose scope is strict. One does not imply the other.
 Seen failing: against a kernel without the cache_shard scope; and with QEMU given
 another machine than the scenario's, which stands for a kernel that splits
 siblings (smt-26x2 without threads), lets a shard cross an LLC (llc-2x10 as one
-LLC) or gets the spread wrong (one-llc-12 with shards of 4 cores).
+LLC) or gets the spread wrong (one-llc-12 with shards of 4 cores); with idle workers and all of them swapped (JSON).
 """
 
-import pytest
-from needs import Boot
+import json
+import re
+from pathlib import Path
 
+import pytest
+from needs import TEST, Boot, Core
+
+from wqlab import vm
 from wqlab.places import ROOT
-from wqlab.scenario import SCOPES, Scenario, format_pods, load_scenario, parse_cpulist
+from wqlab.scenario import (
+    SCOPES,
+    Scenario,
+    format_pods,
+    load_scenario,
+    parse_cpulist,
+    parse_dump,
+)
 from wqlab.vm import Record
 
 MACHINES = [
@@ -81,3 +93,25 @@ def test_pod_nodes(record: Record, scenario: Scenario) -> None:
         assert record.dump and scope in record.dump.pods, f"the kernel has no scope {scope}"
         for pod, node in zip(record.dump.pods[scope], record.dump.nodes[scope], strict=True):
             assert {nodes[cpu] for cpu in pod} == {node}, f"{scope} {format_pods((pod,))}"
+
+
+@pytest.mark.needs(Core("llc-4x3x2", "pods", TEST))
+def test_json_has_the_same(made: tuple[vm.Kernel, Path], tmp_path: Path) -> None:
+    """What wq_dump.py prints for people and for scripts."""
+    kernel, core = made
+    script = kernel.path / "wq_dump.py"
+    text = vm.run_drgn(kernel, core, script, tmp_path).output
+    words = vm.run_drgn(kernel, core, script, tmp_path, "--json").output
+    assert parse_dump(words) == parse_dump(text)
+    data = json.loads(words)
+    assert data["cpus"] == data["online"] == data["unbound_cpus"] == list(range(24))
+    percpu = [pool for pool in data["pools"] if pool["cpu"] is not None]
+    assert len(percpu) == text.count("cpu=") and all(
+        pool["cpus"] == [pool["cpu"]] for pool in percpu
+    )
+    for pool in data["pools"]:
+        shown = f"nice={pool['nice']:3} idle/workers={pool['idle']:3}/{pool['workers']:3} "
+        [line] = re.findall(rf"^pool\[0*{pool['id']}\] .*$", text, re.MULTILINE)
+        assert shown in line and f"ref={pool['ref']} " in line.replace("ref= ", "ref=")
+    for wq in data["workqueues"]:
+        assert wq["active"] <= wq["max_active"] or wq["type"] in ("percpu", "bh")

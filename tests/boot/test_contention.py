@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wq_contention.py: from the words that a lock has had one after the other, how often it was held
+and waited for, and by how many. The words are put in the memory that drgn reads, over a dump of a
+machine.
+
+Seen failing: with the pending bit not counted, with a queue walked from its head, with the interval
+of a share taken for symmetric, and with locks that were never held shown.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import cycle, pairwise
+from pathlib import Path
+
+import drgn
+import pytest
+from drgn.helpers.linux.percpu import per_cpu
+from memory import Memory, wq_contention
+from test_verify import SERIES_CORE, STOCK_CORE
+
+from wqlab import vm
+
+HELD, PENDING = 0x1, 0x100
+
+
+def tail(cpu: int, nested: int = 0) -> int:
+    return (cpu + 1 << 2 | nested) << 16
+
+
+@pytest.fixture
+def memory(made: tuple[vm.Kernel, Path]) -> Memory:
+    return Memory(*made)
+
+
+def words(memory: Memory, lock: drgn.Object, values: Sequence[int]) -> None:
+    """What a lock has, each value for one reading."""
+    turn = cycle(values)
+    memory.prog.add_memory_segment(
+        lock.raw_lock.val.address_of_().value_(),
+        4,
+        lambda _, count, offset, __: next(turn).to_bytes(4, "little")[offset : offset + count],
+    )
+
+
+def queue(memory: Memory, *cpus: int) -> None:
+    """These CPUs wait behind each other. Another one has been before the last, and is no more."""
+    nodes = {cpu: per_cpu(memory.prog["qnodes"], cpu)[0].mcs for cpu in (*cpus, 0)}
+    for cpu in cpus:
+        memory.poke(nodes[cpu].count, 1)
+    memory.poke(nodes[cpus[-1]].next, 0)
+    for cpu, behind in [*pairwise(cpus), (0, cpus[-1])]:
+        memory.poke(nodes[cpu].next, nodes[behind].address_)
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_shares(memory: Memory) -> None:
+    pool, wq = memory.pwq().pool, memory.workqueue()
+    queue(memory, 3, 7, 1)
+    words(memory, pool.lock, [0, HELD, HELD | PENDING, HELD | tail(1), HELD | PENDING | tail(1)])
+    words(memory, wq.active_lock, [0, 0, 0, 0, HELD])
+    sampler = wq_contention.Sampler(memory.prog)
+    for _ in range(100):
+        sampler.round()
+    first, second = sampler.hottest(10)
+    assert first.name == f"pool {pool.id.value_()}"
+    assert (first.samples, first.held, first.waited) == (100, 80, 60)
+    assert first.queued == 20 * 1 + 20 * 3 + 20 * (1 + 3)
+    assert second.name == "writeback active_lock"
+    assert (second.held, second.waited) == (20, 0)
+    assert sampler.hottest(1) == [first]
+    header, line, _ = wq_contention.table(sampler, 10)
+    print(header, line, sep="\n")
+    shown = line.split()
+    assert shown[2:4] == ["80.00", "60.00"]
+    assert shown[5:9] == ["2.7", str(pool.nr_idle.value_()), "0", "0"]
+    assert "writeback" in line
+
+
+@pytest.mark.needs(STOCK_CORE)
+def test_locks_of_nodes(memory: Memory) -> None:
+    words(memory, memory.workqueue().node_nr_active[memory.pwq().pool.node].lock, [HELD])
+    sampler = wq_contention.Sampler(memory.prog)
+    sampler.round()
+    assert [lock.name for lock in sampler.hottest(10)] == ["writeback node 0"]
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_a_while(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    """Locks that come and go are found anew, and what is known of the others stays."""
+    words(memory, memory.pwq().pool.lock, [HELD])
+    sampler = wq_contention.Sampler(memory.prog)
+    elapsed = wq_contention.watch(sampler, True, 0.2, 0.01, 10)
+    assert 0.2 <= elapsed < 5
+    (lock,) = sampler.hottest(10)
+    sampler.find()
+    assert sampler.hottest(10) == [lock] and lock.held == sampler.rounds > 2
+    assert f"{sampler.rounds} samples of {len(sampler.locks)} locks" in sampler.overhead(elapsed)
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_json(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dump is one sample."""
+    words(memory, memory.pwq().pool.lock, [HELD | PENDING])
+    monkeypatch.setattr(sys, "argv", ["wq_contention.py", "--json", "--for", "60"])
+    assert wq_contention.main(memory.prog) == 0
+    (lock,) = json.loads(capsys.readouterr().out)["locks"]
+    assert (lock["samples"], lock["held"], lock["waited"], lock["queue"]) == (1, 1, 1, 1)
+    assert lock["waited_interval"] == pytest.approx([0.2065, 1], abs=1e-4)

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wq_verify.py: nothing is wrong on any machine, but where a kernel really is; and each of many
+faults is found. The faults are put in the memory that drgn reads, over a dump of a machine.
+
+Seen failing: faults of caches, nodes and shards on a machine without any (llc-4x3x2); what is right
+with locked pools taken as they are, with woken workers not looked for, and with waiting at the
+limit taken for wrong.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import drgn
+import pytest
+from drgn.helpers.linux.percpu import per_cpu_ptr
+from memory import Memory, wq_verify
+from needs import TEST, Boot, Core, Kernel, Watched
+from test_late import CASES as LATE
+from test_late import Case as Late
+from test_pods import MACHINES, machine
+from test_torture import STOCK
+
+from wqlab import vm
+from wqlab.scenario import Scenario
+
+STOCK_LOADED = Kernel("test", patches=0, modules=("test_workqueue",))
+
+
+def wrong(verified: list[dict]) -> list[str]:
+    """What is wrong or unknown."""
+    assert verified, "wq_verify.py has not run"
+    return [
+        f"{check['check']}: {check['text']}"
+        for one in verified
+        for check in one["checks"]
+        if check["status"] in ("wrong", "unknown")
+    ]
+
+
+@pytest.mark.parametrize("scenario", [machine(scenario) for scenario in MACHINES])
+def test_nothing_is_wrong(record: vm.Record, scenario: Scenario) -> None:
+    assert not wrong(record.verified)
+    assert [one["status"] for one in record.verified] == [0] * len(record.dumps)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=case.needs()) for case in LATE]
+)
+def test_late_cpus_are_right(record: vm.Record, case: Late) -> None:
+    assert not wrong(record.verified)
+
+
+@pytest.mark.needs(Boot("nodes-4", "pods", kernel=STOCK))
+def test_stock_is_right_with_all_cpus(record: vm.Record) -> None:
+    assert not wrong(record.verified)
+
+
+@pytest.mark.needs(next(case.boot(STOCK) for case in LATE if case.name == "caches"))
+def test_stock_is_wrong_with_late_cpus(record: vm.Record) -> None:
+    """Its pods stay as they were at boot, when it took CPUs without domain for one cache's."""
+    assert any(line.startswith("llc: cache pod ") for line in wrong(record.verified))
+
+
+WATCH = 60  # seconds
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(
+            kernel,
+            id=name,
+            marks=pytest.mark.needs(
+                Watched(
+                    "nodes-1",
+                    "live",
+                    kernel=kernel,
+                    append=f"live.secs={WATCH + 20} workqueue.cache_shard_size=1",
+                    timeout=WATCH * 4,
+                    secs=WATCH,
+                )
+            ),
+        )
+        for name, kernel in (("series", TEST), ("stock", STOCK_LOADED))
+    ],
+)
+def test_no_false_alarm(made: tuple[vm.Record, Counter[int], list[str]], kernel: Kernel) -> None:
+    """While work items are queued as fast as can be, and CPUs come and go."""
+    record, statuses, alarms = made
+    print(statuses, *record.lines, sep="\n")
+    assert record.verdict == "pass", record.reason
+    assert not alarms and statuses.keys() == {0} and statuses[0] >= 10
+
+
+Break = Callable[[Memory], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is done to the memory, the check that finds it, and words of what it says."""
+
+    name: str
+    do: Break
+    check: str
+    says: str
+
+
+def in_two_pods(memory: Memory) -> None:
+    pods = memory.prog["wq_pod_types"][memory.kernel.constant("WQ_AFFN_NUMA")]
+    memory.mask(pods.pod_cpus[1][0], lambda mask: mask | 1)
+
+
+def in_no_pod(memory: Memory) -> None:
+    pods = memory.prog["wq_pod_types"][memory.kernel.constant("WQ_AFFN_NUMA")]
+    memory.mask(pods.pod_cpus[0][0], lambda mask: mask & ~1)
+
+
+def wrong_pool(memory: Memory) -> None:
+    memory.poke(per_cpu_ptr(memory.workqueue().cpu_pwq, 30)[0], memory.pwq(0).value_())
+
+
+def pool_of_isolated(memory: Memory) -> None:
+    memory.mask(memory.pwq(0).pool.attrs.__pod_cpumask[0], lambda mask: mask | 1 << 4)
+
+
+def isolated_taken(memory: Memory) -> None:
+    memory.mask(memory.prog["wq_unbound_cpumask"][0], lambda mask: mask | 1 << 4)
+
+
+def noted_apart(memory: Memory) -> None:
+    ids = memory.kernel.topo.id[memory.kernel.constant("WQ_TOPO_LLC")]
+    memory.poke(ids[1], 24)
+
+
+def never_placed(memory: Memory) -> None:
+    for level in ("CORE", "CLUSTER", "LLC"):
+        memory.poke(memory.kernel.topo.id[memory.kernel.constant(f"WQ_TOPO_{level}")][0], -1)
+
+
+def cluster_split(memory: Memory) -> None:
+    ids = memory.kernel.topo.id[memory.kernel.constant("WQ_TOPO_CLUSTER")]
+    for cpu in range(10, 14):  # the last core of a shard and the first of the next
+        memory.poke(ids[cpu], 10)
+
+
+def idle_corrupt(memory: Memory) -> None:
+    memory.poke(memory.worker().entry.prev, memory.worker().value_())
+
+
+def idle_lost(memory: Memory) -> None:
+    memory.unlink(memory.worker().entry)
+
+
+def not_flagged(memory: Memory) -> None:
+    flags = memory.worker().flags
+    memory.poke(flags, flags.value_() & ~memory.kernel.constant("WORKER_IDLE"))
+
+
+def picked_busy(memory: Memory) -> None:
+    not_flagged(memory)
+    memory.poke(memory.worker().picked, 1)
+
+
+def unconfined(memory: Memory) -> None:
+    memory.mask(memory.worker(0).task.cpus_mask, lambda mask: mask | 1 << 4)
+
+
+def closed_but_open(memory: Memory) -> None:
+    """A pwq is in the list of those that hold slots, with none to hold."""
+    wq, pwq = memory.workqueue(), memory.pwq()
+    if pwq.nr_free.counter.value_() < 0:
+        memory.link(pwq.open_node, wq.open_pwqs)
+    else:
+        memory.poke(pwq.nr_free.counter, -1)
+
+
+def waits_unlisted(memory: Memory) -> None:
+    memory.queue(memory.pwq().inactive_works, inactive=True)
+
+
+def stuck_item(memory: Memory) -> None:
+    memory.queue(memory.pwq().pool.worklist, inactive=False)
+    memory.add(memory.pwq().nr_active, 1)
+    memory.age()
+
+
+def stuck_barrier(memory: Memory) -> None:
+    barrier = memory.queue(memory.pwq().pool.worklist, inactive=True, kind="wq_barrier")
+    memory.poke(barrier.work.func, memory.kernel.functions["wq_barrier_func"])
+    memory.poke(barrier.task, memory.prog["init_task"].address_)
+    memory.age()
+
+
+def add_to(find: Callable[[Memory], drgn.Object]) -> Break:
+    return lambda memory: memory.add(find(memory), 1)
+
+
+FAULTS = (
+    Case(
+        "sibling split",
+        lambda m: m.move("cache_shard", 1, 1),
+        "siblings",
+        "core of CPUs 0-1: is in cache_shard pods [0, 1]",
+    ),
+    Case(
+        "core with two",
+        lambda m: m.move("smt", 0, 2, 3),
+        "siblings",
+        "crosses the cores of CPUs 0-1 and 2-3",
+    ),
+    Case(
+        "LLC crossed", lambda m: m.move("cache_shard", 0, 24, 25), "llc", "crosses the last-level"
+    ),
+    Case("LLC divided", lambda m: m.move("cache", 1, 0, 1), "llc", "is in cache pods"),
+    Case(
+        "node crossed",
+        lambda m: m.move("numa", 1, 0, 1),
+        "node",
+        "crosses the nodes of CPUs 0-1 and 24-47",
+    ),
+    Case("CPU in two pods", in_two_pods, "pods", "CPU 0: is in numa pods [0, 1]"),
+    Case("CPU in no pod", in_no_pod, "pods", "CPUs 0: are in no numa pod"),
+    Case("shard uneven", lambda m: m.move("cache_shard", 1, 0, 1, 6, 7), "shards", "[4, 8] cores"),
+    Case(
+        "shards too few",
+        lambda m: m.poke(m.prog["wq_cache_shard_size"], 4),
+        "shards",
+        "has 2 shards, 3 would be right for 12 cores and a size of 4",
+    ),
+    Case("cluster split", cluster_split, "clusters", "CPUs 10-13: is in cache_shard pods [0, 1]"),
+    Case("noted apart", noted_apart, "late", "shares its llc with CPUs 0,2-23, but isn't noted"),
+    Case("never placed", never_placed, "late", "CPUs 0: are online and were never placed"),
+    Case("isolated CPU taken", isolated_taken, "isolated", "2-5 is isolated"),
+    Case("isolated CPU in a pool", pool_of_isolated, "pools", "is for CPUs 0-1,4,6-11"),
+    Case("wrong pool", wrong_pool, "pools", "on CPUs 30 is for CPUs 0-1,6-11"),
+    Case("worker not confined", unconfined, "pools", "may run on CPUs"),
+    Case("idle list corrupt", idle_corrupt, "workers", "lists are corrupt"),
+    Case("idle worker lost", idle_lost, "workers", "has the idle flag"),
+    Case("idle flag lost", not_flagged, "workers", "lacks the idle flag"),
+    Case("picked and busy", picked_busy, "workers", "is picked and not idle"),
+    Case("nr_idle", add_to(lambda m: m.pwq().pool.nr_idle), "workers", "nr_idle is"),
+    Case("nr_workers", add_to(lambda m: m.pwq().pool.nr_workers), "workers", "nr_workers is"),
+    Case("nr_active", add_to(lambda m: m.pwq().nr_active), "items", "writeback: nr_active in pool"),
+    Case("nr_in_flight", add_to(lambda m: m.pwq().nr_in_flight[3]), "items", "nr_in_flight[3] in"),
+    Case("nr_spare", add_to(lambda m: m.workqueue().nr_spare), "slots", "are not max_active"),
+    Case("max_active", add_to(lambda m: m.workqueue().saved_max_active), "slots", "should be"),
+    Case("closed, open", closed_but_open, "slots", "open by mistake"),
+    Case("waits unlisted", waits_unlisted, "slots", "not pending by mistake"),
+    Case("waits beside a free slot", Memory.wait, "slots", "free slots in pools"),
+    Case("item is stuck", stuck_item, "stuck", "1 work items of writeback wait for 2 s"),
+    Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 waits in flush_work()"),
+)
+STOCK_FAULTS = (
+    Case(
+        "nr",
+        add_to(lambda m: m.workqueue().node_nr_active[m.pwq().pool.node].nr.counter),
+        "slots",
+        "0 work items are active on node 0, nr is 1",
+    ),
+    Case("waits unlisted", waits_unlisted, "slots", "their pwq isn't pending"),
+    Case("waits beside a free slot", Memory.wait, "slots", "wait on node 0 beside"),
+    Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 waits in flush_work()"),
+)
+SERIES_CORE = Core("two-nodes-2x12x2", "pods", append="isolcpus=domain,2-5")
+STOCK_CORE = Core("nodes-4", "pods", kernel=STOCK)
+
+
+@pytest.fixture
+def memory(made: tuple[vm.Kernel, Path], monkeypatch: pytest.MonkeyPatch) -> Memory:
+    monkeypatch.setattr(wq_verify, "PAUSE", 0)
+    monkeypatch.setattr(sys, "argv", ["wq_verify.py"])
+    return Memory(*made)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{name} {case.name}", marks=pytest.mark.needs(core))
+        for name, core, cases in (
+            ("series", SERIES_CORE, FAULTS),
+            ("stock", STOCK_CORE, STOCK_FAULTS),
+        )
+        for case in cases
+    ],
+)
+def test_fault_is_found(memory: Memory, case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    case.do(memory)
+    assert wq_verify.main(memory.prog) == 1
+    said = capsys.readouterr().out
+    print(said)
+    (line,) = [line for line in said.splitlines() if line.startswith(f"{case.check} ")]
+    assert line.split()[1] == "wrong" and case.says in line
+
+
+def locked(memory: Memory) -> None:
+    memory.add(memory.pwq().pool.nr_idle, 1)
+    memory.poke(memory.pwq().pool.lock.raw_lock.val.counter, 1)
+
+
+def woken(memory: Memory) -> None:
+    stuck_item(memory)
+    memory.poke(memory.worker().task.on_rq, 1)
+
+
+def waits_at_limit(memory: Memory) -> None:
+    """As many are active as may be, in another pool."""
+    wq, other = memory.workqueue(), memory.pwq(30)
+    memory.wait()
+    for pwq in memory.kernel.pwqs(wq):
+        if pwq.nr_free.counter.value_() >= 0:
+            memory.unlink(pwq.open_node)
+            memory.poke(pwq.nr_free.counter, -1)
+    memory.poke(other.nr_active, wq.max_active.value_())
+    memory.poke(wq.nr_spare, 0)
+
+
+@pytest.mark.needs(SERIES_CORE)
+@pytest.mark.parametrize(
+    ("do", "check"),
+    [
+        pytest.param(lambda memory: None, None, id="nothing"),
+        pytest.param(locked, "workers", id="pool is locked"),
+        pytest.param(woken, "stuck", id="worker is woken up"),
+        pytest.param(waits_at_limit, "slots", id="waits at the limit"),
+    ],
+)
+def test_what_is_right_is_not_wrong(memory: Memory, do: Break, check: str | None) -> None:
+    do(memory)
+    results = {result.name: result for result in wq_verify.verify(memory.prog)}
+    if check:
+        assert results[check].status == "right", results[check].text
+        assert "1 moving" in results[check].text or do is not locked
+    else:
+        assert {result.status for result in results.values()} == {"right"}
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_memory_that_cannot_be_read(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    """As with a drgn that can't follow the page tables of a dump."""
+
+    def read(address: int, *_: object) -> bytes:
+        raise drgn.FaultError("page table may be missing", address)
+
+    possible = memory.prog["__cpu_possible_mask"]
+    memory.prog.add_memory_segment(possible.address_, drgn.sizeof(possible), read)
+    assert wq_verify.main(memory.prog) == 2
+    said = capsys.readouterr()
+    assert "can't read this memory: page table may be missing" in said.err
+    assert said.err.count("\n") == 1 and not said.out

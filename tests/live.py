@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A guest's memory while it runs, as drgn in the guest would see it: a dump says where things are,
+and QEMU's process has what is there now."""
+
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import drgn
+
+from wqlab import vm
+from wqlab.places import ROOT
+
+sys.path.insert(0, str(ROOT / "tools/workqueue"))
+import wq_verify
+
+LOW, HIGH = 640 << 10, 1 << 20  # what is in between isn't memory
+END_LIMIT = 60  # seconds for the last check
+
+
+def running(
+    kernel: vm.Kernel, core: Path, pid: int, monitor: vm.Monitor, memory: int
+) -> drgn.Program:
+    """The memory of a guest of so many MiB, which has them in one piece."""
+    said = monitor.execute("human-monitor-command", {"command-line": f"gpa2hva {HIGH:#x}"})
+    found = re.search(r" is (0x[0-9a-f]+)", said)
+    if not found:
+        raise vm.Lost(f"QEMU gpa2hva: {said}")
+    base = int(found[1], 16) - HIGH
+    process = Path(f"/proc/{pid}/mem").open("rb", buffering=0)  # noqa: SIM115 # as long as drgn reads
+
+    def read(address: int, count: int, offset: int, physical: bool) -> bytes:
+        process.seek(base + address)
+        data = process.read(count)
+        if len(data) != count:
+            raise drgn.FaultError("the guest has ended", address)
+        return data
+
+    prog = drgn.Program()
+    prog.set_core_dump(core)
+    prog.load_debug_info([kernel.path / "vmlinux"])
+    prog.add_memory_segment(0, LOW, read, True)
+    prog.add_memory_segment(HIGH, (memory << 20) - HIGH, read, True)
+    return prog
+
+
+class Live:
+    """Checks a guest again and again, from when its job holds."""
+
+    def __init__(self, kernel: vm.Kernel, memory: int, secs: float) -> None:
+        self.kernel, self.memory, self.secs = kernel, memory, secs
+        self.statuses: Counter[int] = Counter()
+        self.wrong: list[str] = []
+        self.thread: threading.Thread | None = None
+
+    def begin(self, pid: int, monitor: vm.Monitor, core: Path) -> None:
+        prog = running(self.kernel, core, pid, monitor, self.memory)
+        self.thread = threading.Thread(target=self.check, args=[prog], daemon=True)
+        self.thread.start()
+
+    def check(self, prog: drgn.Program) -> None:
+        end = time.monotonic() + self.secs
+        while time.monotonic() < end:
+            results = list(wq_verify.verify(prog))
+            self.statuses[wq_verify.status_of(results)] += 1
+            self.wrong += [
+                f"{result.name} {result.status} {result.text}"
+                for result in results
+                if result.status in ("wrong", "unknown")
+            ]
+
+    def end(self) -> None:
+        if self.thread:
+            self.thread.join(END_LIMIT)

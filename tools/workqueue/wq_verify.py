@@ -1,0 +1,1205 @@
+#!/usr/bin/env drgn
+# SPDX-License-Identifier: GPL-2.0
+"""
+Check that workqueues are laid out and counted as they should be
+
+This is a drgn script. It reads a running kernel (as root) or a dump, and changes
+nothing:
+
+    drgn wq_verify.py [--json]
+    drgn -c VMCORE -s VMLINUX wq_verify.py [--json]
+
+A line for each check:
+
+  pods       every possible CPU is in exactly one pod of each affinity scope
+  siblings   SMT siblings are in the same pod
+  llc        no pod of cache and cache_shard has CPUs of two last-level caches, and
+             those of one are together in cache
+  node       no pod of cache_shard and numa has CPUs of two NUMA nodes
+  clusters   a cluster of no more than cache_shard_size cores is in one shard
+  shards     each last-level cache has as many shards as it should, of even sizes
+  late       CPUs that were never online share no pod with others, and what the
+             kernel has noted of those which were is what it knows of them now
+  isolated   isolated CPUs are in no unbound workqueue, unless asked for
+  pools      each workqueue uses, on each online CPU, the pool of that CPU's pod,
+             and workers may run on the CPUs of their pool
+  workers    lists and counts of workers agree with each other and with what each
+             worker says of itself
+  items      so do those of work items
+  slots      as many work items are active as are counted, and none waits although
+             max_active allows for more
+  stuck      no work item waits for a second in a pool with an idle worker while
+             none has been woken up
+
+Each is "right", "wrong" with what is wrong, "n/a" if this kernel has no such thing,
+or "unknown" with the reason. Which CPU shares what is read from the masks that the
+scheduler is told, not from what workqueues make of it. Only CPUs that are online
+have any.
+
+What is being changed, because its lock is held or because it doesn't read the same
+twice, is looked at again, and is said to be "moving" if that doesn't end. On a
+running kernel something is wrong only if it's so each time out of several.
+
+Exit status: 0 all that could be checked is right, 1 something is wrong, 2 something
+couldn't be told, and nothing is wrong. drgn's own is 1, too, if it can't get at the
+kernel; then there is no output.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import drgn
+from drgn.helpers.linux.idr import idr_for_each
+from drgn.helpers.linux.percpu import per_cpu, per_cpu_ptr
+
+SEEN = 3  # times that a fault has to be seen to be believed
+TRIES = 12  # times to look for that
+PAUSE = 0.05  # seconds in between
+SHOWN = 3  # faults in a line
+HIGHPRI_NICE = -20
+NO_DEBUG_INFO = (
+    "install the debug info of this kernel (Debian: linux-image-RELEASE-dbg; others: set "
+    "DEBUGINFOD_URLS and get vmlinux with debuginfod-find), and give it to drgn with -s VMLINUX"
+)
+
+
+class Unknown(Exception):
+    """One line on why something can't be told."""
+
+
+class Absent(Exception):
+    """One line on what this kernel doesn't have."""
+
+
+class Corrupt(Exception):
+    """One line on a list that can't be right."""
+
+
+def cpus_in(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+def cpulist(mask: int) -> str:
+    """As the kernel writes it."""
+    spans: list[list[int]] = []
+    for cpu in cpus_in(mask):
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
+        else:
+            spans.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans) or "none"
+
+
+def parts(mask: int, of: Callable[[int], object]) -> list[int]:
+    """The CPUs of a mask, divided by what is the same for them."""
+    found: dict[object, int] = {}
+    for cpu in cpus_in(mask):
+        found[of(cpu)] = found.get(of(cpu), 0) | 1 << cpu
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Fault:
+    where: str
+    what: str
+    cpus: int = 0  # mask
+    pools: tuple[int, ...] = ()
+    workqueues: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The same for the same fault when counts have changed in the meantime."""
+        return self.where, re.sub(r"\d+", "#", self.what)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "what": str(self),
+            "cpus": list(cpus_in(self.cpus)),
+            "pools": list(self.pools),
+            "workqueues": list(self.workqueues),
+        }
+
+
+@dataclass
+class Look:
+    """What one pass of a check has found."""
+
+    seen: int = 0  # things that were looked at
+    unit: str = ""
+    faults: list[Fault] = field(default_factory=list)
+    moving: set[str] = field(default_factory=set)  # where nothing can be said
+
+    def fault(self, where: str, what: str, **names: object) -> None:
+        self.faults.append(Fault(where, what, **names))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """An affinity scope: its pods as masks, their nodes, and the pod of each CPU."""
+
+    name: str
+    pods: list[int]
+    nodes: list[int]
+    pod_of: dict[int, int]
+
+    def title(self, pod: int) -> str:
+        return f"{self.name} pod {pod} (CPUs {cpulist(self.pods[pod])})"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What the scheduler is told: masks of the online CPUs that share each with a CPU."""
+
+    core: dict[int, int]
+    cluster: dict[int, int]
+    llc: dict[int, int]
+
+
+@dataclass
+class Workers:
+    """Those of a pool, by their addresses."""
+
+    idle: dict[int, drgn.Object]
+    busy: dict[int, drgn.Object]
+    attached: dict[int, drgn.Object]
+
+    @property
+    def between(self) -> list[drgn.Object]:
+        """Those that are neither idle nor busy: they have just begun or finished something."""
+        return [
+            worker
+            for address, worker in self.attached.items()
+            if address not in self.idle and address not in self.busy and not worker.rescue_wq
+        ]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A work item on a list."""
+
+    work: drgn.Object
+    pwq: int  # address, 0 if it says it has none
+    color: int
+    inactive: bool
+
+
+class Kernel:
+    """What one pass reads of a kernel."""
+
+    def __init__(self, prog: drgn.Program) -> None:
+        self.prog = prog
+
+    def __getitem__(self, name: str) -> drgn.Object:
+        try:
+            return self.prog[name]
+        except LookupError:
+            raise Unknown(f"this kernel has no {name}, or drgn can't find it") from None
+
+    def constant(self, name: str) -> int:
+        return self[name].value_()
+
+    # --- CPUs ---
+
+    def mask(self, cpumask: drgn.Object) -> int:
+        """A struct cpumask as an integer."""
+        words = cpumask.bits.type_.length
+        if "nr_cpu_ids" in self.prog:
+            words = min(words, -(-self.prog["nr_cpu_ids"].value_() // 64))
+        data = self.prog.read(cpumask.address_of_().value_(), words * 8)
+        return int.from_bytes(data, "little")
+
+    @cached_property
+    def possible(self) -> int:
+        return self.mask(self["__cpu_possible_mask"])
+
+    @cached_property
+    def online(self) -> int:
+        return self.mask(self["__cpu_online_mask"])
+
+    @cached_property
+    def node_of(self) -> dict[int, int]:
+        cpus = cpus_in(self.possible)
+        if "numa_node" not in self.prog:  # without CONFIG_NUMA
+            return dict.fromkeys(cpus, 0)
+        return {cpu: per_cpu(self["numa_node"], cpu).value_() for cpu in cpus}
+
+    @cached_property
+    def topology(self) -> Topology:
+        online = list(cpus_in(self.online))
+        if "cpu_llc_shared_map" in self.prog:  # x86
+
+            def masks(name: str) -> dict[int, int]:
+                return {cpu: self.mask(per_cpu(self[name], cpu)[0]) for cpu in online}
+
+            return Topology(
+                masks("cpu_sibling_map"), masks("cpu_l2c_shared_map"), masks("cpu_llc_shared_map")
+            )
+        if "cpu_topology" in self.prog and hasattr(self["cpu_topology"][0], "llc_sibling"):
+            tables = {cpu: self["cpu_topology"][cpu] for cpu in online}
+
+            def llc(cpu: int) -> int:
+                """As cpu_coregroup_mask() in drivers/base/arch_topology.c."""
+                mask = sum(
+                    1 << other for other in online if self.node_of[other] == self.node_of[cpu]
+                )
+                for name in ("core_sibling", "llc_sibling"):
+                    inner = self.mask(tables[cpu].member_(name))
+                    mask = inner if inner and not inner & ~mask else mask
+                cluster = self.mask(tables[cpu].cluster_sibling)
+                return mask if mask & ~cluster else cluster
+
+            return Topology(
+                {cpu: self.mask(table.thread_sibling) for cpu, table in tables.items()},
+                {cpu: self.mask(table.cluster_sibling) for cpu, table in tables.items()},
+                {cpu: llc(cpu) for cpu in online},
+            )
+        raise Unknown("what its CPUs share is not known here: on x86_64 and arm64 kernels it is")
+
+    # --- pods ---
+
+    @cached_property
+    def scopes(self) -> dict[str, Scope]:
+        """Those that have pods."""
+        found = {}
+        for index in range(self.constant("WQ_AFFN_DFL") + 1, self.constant("WQ_AFFN_NR_TYPES")):
+            name = self["wq_affn_names"][index].string_().decode()
+            pods = self["wq_pod_types"][index]
+            if number := pods.nr_pods.value_():
+                found[name] = Scope(
+                    name,
+                    [self.mask(pods.pod_cpus[pod][0]) for pod in range(number)],
+                    [pods.pod_node[pod].value_() for pod in range(number)],
+                    {cpu: pods.cpu_pod[cpu].value_() for cpu in cpus_in(self.possible)},
+                )
+        if len(found) < 2:
+            raise Unknown("affinity scopes have no pods yet: this is before the end of booting")
+        return found
+
+    def scope(self, name: str) -> Scope:
+        if name not in self.scopes:
+            raise Absent(f"no scope {name}")
+        return self.scopes[name]
+
+    @cached_property
+    def topo(self) -> drgn.Object:
+        """What the kernel notes of CPUs, where it does."""
+        if "wq_topo" not in self.prog:
+            raise Absent("pods are laid out once, at boot")
+        return self.prog["wq_topo"]
+
+    def noted(self, level: str) -> dict[int, int]:
+        """The noted ID of each CPU, -1 if it was never online."""
+        ids = self.topo.id[self.constant(level)]
+        return {cpu: ids[cpu].value_() for cpu in cpus_in(self.possible)}
+
+    @cached_property
+    def placed(self) -> int:
+        """CPUs that count as cores."""
+        try:
+            noted = self.noted("WQ_TOPO_CORE")
+        except Absent:
+            return self.possible
+        return sum(1 << cpu for cpu, number in noted.items() if number >= 0)
+
+    # --- lists ---
+
+    def entries(self, head: drgn.Object, kind: str, member: str) -> Iterator[drgn.Object]:
+        """Of a list; Corrupt if its pointers don't agree, which also ends any circle."""
+        start = last = head.address_of_().value_()
+        position = head.next
+        while (address := position.value_()) != start:
+            node = position[0].read_()
+            if node.prev.value_() != last:
+                raise Corrupt(f"an entry at {address:#x} doesn't point back to {last:#x}")
+            yield drgn.container_of(position, kind, member)
+            last, position = address, node.next
+        if head.prev.value_() != last:
+            raise Corrupt(f"its end isn't {last:#x}")
+
+    def hashed(self, buckets: drgn.Object) -> Iterator[drgn.Object]:
+        """The workers in busy_hash."""
+        for bucket in buckets:
+            before, position = bucket.first.address_of_().value_(), bucket.first
+            while position:
+                node = position[0].read_()
+                if node.pprev.value_() != before:
+                    raise Corrupt(f"an entry at {position.value_():#x} doesn't point back")
+                yield drgn.container_of(position, "struct worker", "hentry")
+                before, position = position.next.address_of_().value_(), node.next
+
+    # --- workqueues, pools, workers and work items ---
+
+    @cached_property
+    def workqueues(self) -> list[drgn.Object]:
+        return list(self.entries(self["workqueues"], "struct workqueue_struct", "list"))
+
+    def pwqs(self, wq: drgn.Object) -> list[drgn.Object]:
+        return list(self.entries(wq.pwqs, "struct pool_workqueue", "pwqs_node"))
+
+    @cached_property
+    def pools(self) -> dict[int, drgn.Object]:
+        """Those in use, by number."""
+        found = {
+            number: drgn.Object(self.prog, "struct worker_pool *", value=entry.value_())
+            for number, entry in idr_for_each(self["worker_pool_idr"].address_of_())
+        }
+        return {number: pool for number, pool in found.items() if pool.cpu >= 0 or pool.refcnt > 0}
+
+    @cached_property
+    def pwqs_of(self) -> dict[int, list[drgn.Object]]:
+        """The pwqs of each pool, by its address."""
+        found: dict[int, list[drgn.Object]] = {}
+        for wq in self.workqueues:
+            for pwq in self.pwqs(wq):
+                found.setdefault(pwq.pool.value_(), []).append(pwq)
+        return found
+
+    def attrs(self, wq: drgn.Object) -> drgn.Object:
+        """Named unbound_attrs before 7.3."""
+        name = "attrs" if wq.prog_.type("struct workqueue_struct").has_member("attrs") else ""
+        return wq.member_(name or "unbound_attrs")
+
+    def workers(self, pool: drgn.Object) -> Workers:
+        def by_address(workers: Iterable[drgn.Object]) -> dict[int, drgn.Object]:
+            return {worker.value_(): worker for worker in workers}
+
+        return Workers(
+            by_address(self.entries(pool.idle_list, "struct worker", "entry")),
+            by_address(self.hashed(pool.busy_hash)),
+            by_address(self.entries(pool.workers, "struct worker", "node")),
+        )
+
+    def items(self, head: drgn.Object) -> Iterator[Item]:
+        """Of a list, without the places that rescuers mark."""
+        for work in self.entries(head, "struct work_struct", "entry"):
+            if work.func.value_() != self.functions["mayday_cursor_func"]:
+                data = work.data.counter.value_() & (1 << 64) - 1
+                pwq = data >> self.shift << self.shift if data & self.bits["PWQ"] else 0
+                color = data >> self.bits["COLOR_SHIFT"] & (1 << self.bits["COLOR_BITS"]) - 1
+                yield Item(work, pwq, color, bool(data & self.bits["INACTIVE"]))
+
+    @cached_property
+    def bits(self) -> dict[str, int]:
+        names = ("PWQ", "INACTIVE", "COLOR_SHIFT", "COLOR_BITS", "PWQ_SHIFT")
+        return {name: self.constant(f"WORK_STRUCT_{name}") for name in names}
+
+    @property
+    def shift(self) -> int:
+        return self.bits["PWQ_SHIFT"]
+
+    @cached_property
+    def functions(self) -> dict[str, int]:
+        """Addresses; -1 if there is no such function."""
+        return {
+            name: self.prog[name].address_of_().value_() if name in self.prog else -1
+            for name in ("mayday_cursor_func", "wq_barrier_func")
+        }
+
+    # --- what moves ---
+
+    def locked(self, lock: drgn.Object) -> bool:
+        try:
+            return lock.raw_lock.val.counter.value_() != 0
+        except AttributeError:  # one CPU, or PREEMPT_RT's spinlock_t, of which there is none here
+            return False
+
+    def steadily(
+        self, look: Look, where: str, objects: Iterable[drgn.Object], check: Callable[[], None]
+    ) -> None:
+        """Have something checked that counts only if these objects, pointers to structures, don't
+        change meanwhile and are not locked."""
+        kept = [(pointer, pointer.type_.type.size) for pointer in objects]
+
+        def read() -> list[bytes]:
+            return [self.prog.read(pointer.value_(), size) for pointer, size in kept]
+
+        def busy() -> bool:
+            locks = [
+                pointer.member_(name)
+                for pointer, _ in kept
+                for name in ("lock", "active_lock")
+                if pointer.type_.type.has_member(name)
+            ]
+            return any(map(self.locked, locks))
+
+        count = len(look.faults)
+        before, was_busy = read(), busy()
+        try:
+            check()
+        except (Corrupt, drgn.FaultError) as error:
+            look.fault(where, f"its lists are corrupt, {error}")
+        if was_busy or busy() or read() != before:
+            del look.faults[count:]
+            look.moving.add(where)
+        else:
+            look.seen += 1
+
+
+def name_of(wq: drgn.Object) -> str:
+    return wq.name.string_().decode(errors="replace")
+
+
+def pool_title(number: int) -> str:
+    return f"pool {number}"
+
+
+# --- the checks -------------------------------------------------------------------------------
+
+
+def check_pods(kernel: Kernel) -> Look:
+    look = Look(unit="pods")
+    for scope in kernel.scopes.values():
+        look.seen += len(scope.pods)
+        once = twice = 0
+        for pod in scope.pods:
+            twice |= once & pod
+            once |= pod
+        for cpu in cpus_in(twice):
+            pods = [pod for pod, mask in enumerate(scope.pods) if mask >> cpu & 1]
+            look.fault(f"CPU {cpu}", f"is in {scope.name} pods {pods}", cpus=1 << cpu)
+        if lost := kernel.possible & ~once:
+            look.fault(f"CPUs {cpulist(lost)}", f"are in no {scope.name} pod", cpus=lost)
+        if extra := once & ~kernel.possible:
+            look.fault(f"CPUs {cpulist(extra)}", f"are in {scope.name} pods and not possible")
+        for cpu, pod in scope.pod_of.items():
+            if not (0 <= pod < len(scope.pods) and scope.pods[pod] >> cpu & 1):
+                look.fault(
+                    f"CPU {cpu}", f"has {scope.name} pod {pod}, which it isn't in", cpus=1 << cpu
+                )
+        for pod, mask in enumerate(scope.pods):
+            nodes = {kernel.node_of[cpu] for cpu in cpus_in(mask & kernel.possible)}
+            if scope.name != "system" and scope.nodes[pod] not in nodes:
+                look.fault(scope.title(pod), f"has node {scope.nodes[pod]}", cpus=mask)
+    return look
+
+
+def crossing(
+    kernel: Kernel, look: Look, names: Iterable[str], of: Callable[[int], object], what: str
+) -> None:
+    """Pods whose online CPUs aren't all the same."""
+    for scope in (kernel.scopes[name] for name in names if name in kernel.scopes):
+        for pod, mask in enumerate(scope.pods):
+            crossed = parts(mask & kernel.online, of)
+            if len(crossed) > 1:
+                spans = " and ".join(map(cpulist, crossed))
+                look.fault(scope.title(pod), f"crosses {what} {spans}", cpus=mask)
+
+
+def divided(
+    kernel: Kernel, look: Look, names: Iterable[str], groups: Iterable[int], what: str
+) -> None:
+    """CPUs that are in more than one pod of a scope."""
+    for scope in (kernel.scopes[name] for name in names if name in kernel.scopes):
+        for group in groups:
+            pods = [pod for pod, mask in enumerate(scope.pods) if mask & group]
+            if len(pods) > 1:
+                look.fault(
+                    f"{what} {cpulist(group)}", f"is in {scope.name} pods {pods}", cpus=group
+                )
+
+
+def check_siblings(kernel: Kernel) -> Look:
+    def of(cpu: int) -> tuple[int, int, int]:
+        """What doesn't share cache or node counts as another core."""
+        return topology.core[cpu], topology.llc[cpu], kernel.node_of[cpu]
+
+    topology = kernel.topology
+    cores = parts(kernel.online, of)
+    look = Look(len(cores), "cores")
+    divided(kernel, look, ("smt", "cache", "cache_shard", "numa"), cores, "core of CPUs")
+    crossing(kernel, look, ["smt"], topology.core.__getitem__, "the cores of CPUs")
+    return look
+
+
+def check_llc(kernel: Kernel) -> Look:
+    llc = kernel.topology.llc
+    caches = parts(kernel.online, llc.__getitem__)
+    look = Look(len(caches), "last-level caches")
+    crossing(
+        kernel,
+        look,
+        ("smt", "cache", "cache_shard"),
+        llc.__getitem__,
+        "the last-level caches of CPUs",
+    )
+    divided(kernel, look, ["cache"], caches, "LLC of CPUs")
+    return look
+
+
+def check_node(kernel: Kernel) -> Look:
+    nodes = parts(kernel.online, kernel.node_of.__getitem__)
+    look = Look(len(nodes), "nodes")
+    crossing(kernel, look, ("cache_shard", "numa"), kernel.node_of.__getitem__, "the nodes of CPUs")
+    divided(kernel, look, ["numa"], nodes, "node of CPUs")
+    return look
+
+
+def cores_of(kernel: Kernel, mask: int) -> list[int]:
+    """The cores of some CPUs, as the smt scope has them."""
+    return [core for pod in kernel.scope("smt").pods if (core := pod & mask)]
+
+
+def split_caches(kernel: Kernel) -> list[int]:
+    """What is split into shards: the CPUs that share cache and node, and count as cores."""
+    return [
+        part
+        for pod in kernel.scope("cache").pods
+        for part in parts(pod & kernel.placed, kernel.node_of.__getitem__)
+    ]
+
+
+def clusters_of(kernel: Kernel, mask: int) -> list[int]:
+    """The clusters of some CPUs, none if clusters don't matter."""
+    try:
+        return parts(mask, kernel.noted("WQ_TOPO_CLUSTER").__getitem__)
+    except Absent:
+        return []
+
+
+def check_clusters(kernel: Kernel) -> Look:
+    kernel.scope("cache_shard")
+    if "wq_topo" not in kernel.prog:
+        raise Absent("shards don't heed clusters")
+    look, size = Look(unit="clusters"), kernel.constant("wq_cache_shard_size")
+    for cache in split_caches(kernel):
+        clusters = clusters_of(kernel, cache)
+        look.seen += len(clusters)
+        small = [mask for mask in clusters if len(cores_of(kernel, mask)) <= size]
+        divided(kernel, look, ["cache_shard"], small, "cluster of CPUs")
+    return look
+
+
+def number_of_shards(kernel: Kernel, cores: int, size: int) -> int:
+    if "wq_topo" not in kernel.prog:
+        return max(1, (cores + size // 2) // size)  # as mainline rounds
+    fewer = max(1, cores // size)
+    return min(fewer, fewer + 1, key=lambda number: abs(Fraction(cores, number) - size))
+
+
+def check_shards(kernel: Kernel) -> Look:
+    shards, size = kernel.scope("cache_shard"), kernel.constant("wq_cache_shard_size")
+    look = Look(unit="shards")
+    for cache in split_caches(kernel):
+        where = f"LLC of CPUs {cpulist(cache)}"
+        cores = len(cores_of(kernel, cache))
+        inside = [mask & cache for mask in shards.pods if mask & cache]
+        sizes = [len(cores_of(kernel, mask)) for mask in inside]
+        look.seen += len(sizes)
+        number = number_of_shards(kernel, cores, size)
+        if len(sizes) != number:
+            look.fault(
+                where,
+                f"has {len(sizes)} shards, {number} would be right for {cores} cores "
+                f"and a size of {size}",
+                cpus=cache,
+            )
+        clusters = [len(cores_of(kernel, mask)) for mask in clusters_of(kernel, cache)]
+        largest = max((count for count in clusters if count <= size), default=1)
+        if largest > 1:
+            mean = Fraction(cores, len(sizes))
+            uneven = any(abs(count - mean) > largest for count in sizes)
+        else:
+            uneven = max(sizes) - min(sizes) > 1
+        if uneven:
+            look.fault(where, f"has uneven shards of {sizes} cores", cpus=cache)
+    return look
+
+
+def check_late(kernel: Kernel) -> Look:
+    look = Look(unit="CPUs")
+    levels = {"CORE": "core", "CLUSTER": "cluster", "LLC": "llc"}
+    noted = {name: kernel.noted(f"WQ_TOPO_{level}") for level, name in levels.items()}
+    look.seen = len(noted["core"])
+    if lost := kernel.online & ~kernel.placed:
+        look.fault(f"CPUs {cpulist(lost)}", "are online and were never placed", cpus=lost)
+    here = kernel.online & kernel.placed
+    for name, ids in noted.items():
+        masks = getattr(kernel.topology, name)
+        for cpu in cpus_in(here):
+            told = masks[cpu] & here
+            if name == "cluster":  # a mask of one may lack the siblings
+                told |= kernel.topology.core[cpu] & here
+            if missed := sum(1 << c for c in cpus_in(told) if ids[c] != ids[cpu]):
+                look.fault(
+                    f"CPU {cpu}",
+                    f"shares its {name} with CPUs {cpulist(missed)}, but isn't noted to",
+                    cpus=missed | 1 << cpu,
+                )
+        for group in parts(here, ids.__getitem__):
+            together = parts(group, lambda cpu, masks=masks: masks[cpu])
+            # clusters that have siblings in common are one
+            if len(together) > 1 and name != "cluster":
+                look.fault(f"CPUs {cpulist(group)}", f"are noted to share their {name}", cpus=group)
+    for name in ("smt", "cache", "cache_shard"):
+        for pod, mask in enumerate(kernel.scopes[name].pods if name in kernel.scopes else []):
+            late = mask & ~kernel.placed
+            if late and mask & kernel.placed:
+                look.fault(
+                    kernel.scopes[name].title(pod),
+                    f"has CPUs {cpulist(late)}, which were never online",
+                    cpus=mask,
+                )
+    return look
+
+
+def check_isolated(kernel: Kernel) -> Look:
+    look = Look(unit="isolated CPUs")
+    isolated, unbound, requested = (
+        kernel.mask(kernel[f"wq_{name}_cpumask"][0])
+        for name in ("isolated", "unbound", "requested_unbound")
+    )
+    look.seen = isolated.bit_count()
+    if unbound not in (requested, requested & ~isolated):
+        look.fault(
+            "wq_unbound_cpumask",
+            f"is {cpulist(unbound)}, where {cpulist(requested)} was asked for "
+            f"and {cpulist(isolated)} is isolated",
+            cpus=unbound ^ (requested & ~isolated),
+        )
+    return look
+
+
+def check_pools(kernel: Kernel) -> Look:
+    look = Look(unit="workqueues")
+    unbound = kernel.mask(kernel["wq_unbound_cpumask"][0])
+    online = kernel.mask(kernel["wq_online_cpumask"][0])
+    names = list(kernel.scopes)
+    default = kernel["wq_affn_names"][kernel["wq_affn_dfl"]].string_().decode()
+    described: dict[int, tuple[object, ...]] = {}
+
+    def attrs_of(pool: drgn.Object) -> tuple[object, ...]:
+        if pool.value_() not in described:
+            attrs = pool.attrs
+            described[pool.value_()] = (
+                kernel.mask(attrs.__pod_cpumask[0]),
+                kernel.mask(attrs.cpumask[0]),
+                attrs.nice.value_(),
+                attrs.affn_strict.value_(),
+            )
+        return described[pool.value_()]
+
+    def check(wq: drgn.Object) -> None:
+        name, flags = name_of(wq), wq.flags.value_()
+        wrong: dict[tuple[int, str], int] = {}
+        pwqs = {cpu: per_cpu_ptr(wq.cpu_pwq, cpu)[0] for cpu in cpus_in(kernel.online)}
+        if not flags & kernel.constant("WQ_UNBOUND"):
+            nice = HIGHPRI_NICE if flags & kernel.constant("WQ_HIGHPRI") else 0
+            for cpu, pwq in pwqs.items():
+                pool = pwq.pool
+                same = pool.cpu == cpu and pool.attrs.nice == nice
+                is_bh = bool(pool.flags & kernel.constant("POOL_BH"))
+                if not same or is_bh != bool(flags & kernel.constant("WQ_BH")):
+                    wrong[pool.id.value_(), "isn't the CPU's own"] = 1 << cpu
+        else:
+            attrs = kernel.attrs(wq)
+            wanted = kernel.mask(attrs.cpumask[0]) & unbound or unbound
+            strict, nice = attrs.affn_strict.value_(), attrs.nice.value_()
+            ordered = bool(attrs.ordered)
+            scope = kernel["wq_affn_names"][attrs.affn_scope].string_().decode()
+            scope = default if scope == "default" else scope
+            if scope not in names:  # without memory for its pods at boot
+                scope = "cache" if scope == "cache_shard" and "cache" in names else "system"
+            rest = (kernel.possible if strict else wanted, nice, strict)
+            for cpu, pwq in pwqs.items():
+                pod = kernel.scopes[scope].pod_of[cpu]
+                inside = (
+                    kernel.scopes[scope].pods[pod] if pod < len(kernel.scopes[scope].pods) else 0
+                )
+                here = inside & wanted if inside & wanted & online and not ordered else wanted
+                have = attrs_of(pwq.pool)
+                if ordered and pwq != wq.dfl_pwq:
+                    what = "isn't the only one of an ordered workqueue"
+                elif have[0] != here:
+                    what = f"is for CPUs {cpulist(have[0])}, and should be for {cpulist(here)}"
+                elif have[1:] != rest:
+                    what = "has other attributes than the workqueue"
+                else:
+                    continue
+                key = (pwq.pool.id.value_(), what)
+                wrong[key] = wrong.get(key, 0) | 1 << cpu
+            if attrs_of(wq.dfl_pwq.pool)[0] != wanted:
+                wrong[wq.dfl_pwq.pool.id.value_(), "is the default one and has other CPUs"] = 0
+        for (number, what), mask in wrong.items():
+            on = f" on CPUs {cpulist(mask)}" if mask else ""
+            look.fault(
+                f"workqueue {name}",
+                f"its pool {number}{on} {what}",
+                cpus=mask,
+                pools=(number,),
+                workqueues=(name,),
+            )
+
+    for wq in kernel.workqueues:
+        kernel.steadily(look, f"workqueue {name_of(wq)}", [wq], lambda wq=wq: check(wq))
+    for number, pool in kernel.pools.items():
+        if pool.cpu < 0:
+            kernel.steadily(
+                look,
+                pool_title(number),
+                [pool],
+                lambda number=number, pool=pool: check_affinity(kernel, look, number, pool),
+            )
+            look.seen -= 1
+    return look
+
+
+def check_affinity(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
+    """Where the workers of an unbound pool may run."""
+    attrs = pool.attrs
+    allowed = kernel.mask((attrs.__pod_cpumask if attrs.affn_strict else attrs.cpumask)[0])
+    allowed &= kernel.online
+    for worker in kernel.workers(pool).attached.values():
+        may = kernel.mask(worker.task.cpus_mask) & kernel.online
+        # without any such CPU the scheduler lets them run anywhere
+        if allowed and may != allowed and not worker.rescue_wq:
+            look.fault(
+                pool_title(number),
+                f"its worker {worker.id.value_()} may run on CPUs {cpulist(may)}, "
+                f"and should on {cpulist(allowed)}",
+                cpus=may ^ allowed,
+                pools=(number,),
+            )
+
+
+def check_workers(kernel: Kernel) -> Look:
+    look = Look(unit="pools")
+    idle_flag, die_flag = kernel.constant("WORKER_IDLE"), kernel.constant("WORKER_DIE")
+    has_picked = kernel.prog.type("struct worker").has_member("picked")
+
+    def check(number: int, pool: drgn.Object) -> None:
+        where = pool_title(number)
+
+        def fault(what: str) -> None:
+            look.fault(where, what, pools=(number,))
+
+        workers = kernel.workers(pool)
+        idle, busy, attached = workers.idle, workers.busy, workers.attached
+        if pool.id != number:
+            fault(f"has ID {pool.id.value_()}")
+        if len(idle) != pool.nr_idle:
+            fault(f"nr_idle is {pool.nr_idle.value_()}, {len(idle)} workers are on idle_list")
+        own = [
+            worker
+            for worker in attached.values()
+            if not worker.rescue_wq and not worker.flags & die_flag
+        ]
+        # a new worker is attached before it's counted
+        if not len(own) - len(workers.between) <= pool.nr_workers.value_() <= len(own):
+            fault(f"nr_workers is {pool.nr_workers.value_()}, {len(own)} are attached")
+        for address, worker in (attached | idle | busy).items():
+            flags, title = worker.flags.value_(), f"worker {worker.id.value_()}"
+            if worker.pool != pool:
+                fault(f"{title} isn't of this pool")
+            if address not in attached:
+                fault(f"{title} is on a list and not attached")
+            if address in idle and address in busy:
+                fault(f"{title} is both on idle_list and in busy_hash")
+            if bool(flags & idle_flag) != (address in idle) and not flags & die_flag:
+                fault(f"{title} {'has' if flags & idle_flag else 'lacks'} the idle flag")
+            if address in idle and worker.current_work:
+                fault(f"{title} is idle and executes a work item")
+            if address in busy and not worker.current_work:
+                fault(f"{title} is busy with nothing")
+            if address in busy and worker.current_pwq and worker.current_pwq.pool != pool:
+                fault(f"{title} executes a work item of another pool")
+            if has_picked and worker.picked and not flags & idle_flag:
+                fault(f"{title} is picked and not idle")
+        loose = pool.cpu < 0 or bool(pool.flags & kernel.constant("POOL_DISASSOCIATED"))
+        if loose and not pool.flags & kernel.constant("POOL_BH") and pool.nr_running != 0:
+            fault(f"nr_running is {pool.nr_running.value_()}, though nobody counts there")
+        managed = bool(pool.flags & kernel.constant("POOL_MANAGER_ACTIVE"))
+        if managed != bool(pool.manager):
+            fault(
+                f"it is {'' if managed else 'not '}managed and has {'no' if managed else 'a'} manager"
+            )
+
+    for number, pool in kernel.pools.items():
+        kernel.steadily(
+            look, pool_title(number), [pool], lambda number=number, pool=pool: check(number, pool)
+        )
+    return look
+
+
+def check_items(kernel: Kernel) -> Look:
+    look = Look(unit="pools")
+
+    def check(number: int, pool: drgn.Object, pwqs: list[drgn.Object]) -> None:
+        where = pool_title(number)
+        workers = kernel.workers(pool)
+        listed = list(kernel.items(pool.worklist))
+        for worker in workers.attached.values():
+            listed += kernel.items(worker.scheduled)
+        own = {pwq.value_(): pwq for pwq in pwqs}
+        active: Counter[int] = Counter()
+        flying: Counter[tuple[int, int]] = Counter()
+        for item in listed:
+            active[item.pwq] += not item.inactive
+            flying[item.pwq, item.color] += 1
+            if item.pwq not in own:
+                look.fault(
+                    where,
+                    f"a work item at {item.work.value_():#x} is of no pwq of this pool",
+                    pools=(number,),
+                )
+        for worker in workers.busy.values():
+            pwq = worker.current_pwq.value_()
+            active[pwq] += worker.current_func.value_() != kernel.functions["wq_barrier_func"]
+            flying[pwq, worker.current_color.value_()] += 1
+        # one that has just finished an item may still have to say so
+        slack = len(workers.between)
+        for address, pwq in own.items():
+            name = name_of(pwq.wq)
+            for item in kernel.items(pwq.inactive_works):
+                flying[address, item.color] += 1
+                if not item.inactive or item.pwq != address:
+                    look.fault(
+                        f"workqueue {name}",
+                        f"a work item at {item.work.value_():#x} waits in pool {number} and "
+                        f"isn't inactive",
+                        pools=(number,),
+                        workqueues=(name,),
+                    )
+            counts = {"nr_active": (pwq.nr_active.value_(), active[address])}
+            counts |= {
+                f"nr_in_flight[{color}]": (count.value_(), flying[address, color])
+                for color, count in enumerate(pwq.nr_in_flight)
+            }
+            for what, (counted, found) in counts.items():
+                if not found <= counted <= found + slack:
+                    look.fault(
+                        f"workqueue {name}",
+                        f"{what} in pool {number} is {counted}, there are {found}",
+                        pools=(number,),
+                        workqueues=(name,),
+                    )
+
+    for number, pool in kernel.pools.items():
+        pwqs = kernel.pwqs_of.get(pool.value_(), [])
+        kernel.steadily(
+            look,
+            pool_title(number),
+            [pool, *pwqs],
+            lambda number=number, pool=pool, pwqs=pwqs: check(number, pool, pwqs),
+        )
+    return look
+
+
+def check_slots(kernel: Kernel) -> Look:
+    look = Look(unit="workqueues")
+    exact = kernel.prog.type("struct workqueue_struct").has_member("nr_spare")
+
+    def waits(pwq: drgn.Object) -> bool:
+        return pwq.inactive_works.next != pwq.inactive_works.address_of_() and not pwq.plugged
+
+    def check(wq: drgn.Object, pwqs: list[drgn.Object]) -> None:
+        name = name_of(wq)
+        limit = wq.max_active.value_()
+
+        def fault(what: str, *of: drgn.Object) -> None:
+            pools = tuple(sorted({pwq.pool.id.value_() for pwq in of}))
+            within = f" in pools {', '.join(map(str, pools))}" if pools else ""
+            look.fault(f"workqueue {name}", what + within, pools=pools, workqueues=(name,))
+
+        frozen = wq.flags & kernel.constant("WQ_FREEZABLE") and kernel["workqueue_freezing"]
+        if limit != (0 if frozen else wq.saved_max_active.value_()):
+            fault(f"max_active is {limit}, and should be {wq.saved_max_active.value_()}")
+        waiting = [pwq for pwq in pwqs if waits(pwq)]
+        if not wq.flags & kernel.constant("WQ_UNBOUND"):
+            beside = [pwq for pwq in waiting if pwq.nr_active < limit]
+            if beside:
+                fault(f"work items wait although fewer than {limit} are active", *beside)
+            return
+        slack = sum(len(kernel.workers(pwq.pool).between) for pwq in pwqs)
+        if exact:
+            check_exact(wq, pwqs, waiting, slack, fault)
+        else:
+            check_nodes(wq, pwqs, waiting, slack, fault)
+
+    def check_exact(
+        wq: drgn.Object,
+        pwqs: list[drgn.Object],
+        waiting: list[drgn.Object],
+        slack: int,
+        fault: Callable[..., None],
+    ) -> None:
+        limit, spare = wq.max_active.value_(), wq.nr_spare.value_()
+        free = {pwq.value_(): pwq.nr_free.counter.value_() for pwq in pwqs}
+        active = sum(pwq.nr_active.value_() for pwq in pwqs)
+        held = sum(max(number, 0) for number in free.values())
+        # whoever passes on a slot still has it as well
+        if not limit <= active + held + spare <= limit + slack:
+            fault(
+                f"{active} active, {held} held and {spare} spare slots are not max_active, {limit}"
+            )
+        listed = {
+            which: {
+                pwq.value_(): pwq
+                for pwq in kernel.entries(
+                    wq.member_(f"{which}_pwqs"), "struct pool_workqueue", f"{which}_node"
+                )
+            }
+            for which in ("open", "pending")
+        }
+        by_address = {pwq.value_(): pwq for pwq in pwqs}
+        for which, right in (
+            ("open", {address for address, number in free.items() if number >= 0}),
+            ("pending", {pwq.value_() for pwq in waiting}),
+        ):
+            for address in right ^ listed[which].keys():
+                pwq = by_address.get(address) or listed[which][address]
+                fault(f"a pwq is{' not' if address in right else ''} {which} by mistake", pwq)
+        if slack:
+            return  # on the way to pass on a slot
+        if waiting and spare > 0:
+            fault(f"work items wait beside {spare} free slots", *waiting)
+        if waiting and listed["open"]:
+            fault("work items wait although other pwqs hold slots", *waiting)
+
+    def check_nodes(
+        wq: drgn.Object,
+        pwqs: list[drgn.Object],
+        waiting: list[drgn.Object],
+        slack: int,
+        fault: Callable[..., None],
+    ) -> None:
+        def node_of(pwq: drgn.Object) -> int:
+            node = pwq.pool.node.value_()
+            return node if node >= 0 else nr_nodes
+
+        nr_nodes = kernel.constant("nr_node_ids") if "nr_node_ids" in kernel.prog else 1
+        for node in sorted(set(map(node_of, pwqs))):
+            of_node = wq.node_nr_active[node]
+            here = [pwq for pwq in pwqs if node_of(pwq) == node]
+            title = f"node {node}" if node < nr_nodes else "all nodes"
+            active = sum(pwq.nr_active.value_() for pwq in here)
+            counted, limit = of_node.nr.counter.value_(), of_node.max.value_()
+            if kernel.locked(of_node.lock) or slack:
+                continue
+            if counted != active:
+                fault(f"{active} work items are active on {title}, nr is {counted}", *here)
+            stuck = [pwq for pwq in waiting if node_of(pwq) == node]
+            listed = {
+                pwq.value_()
+                for pwq in kernel.entries(
+                    of_node.pending_pwqs, "struct pool_workqueue", "pending_node"
+                )
+            }
+            if lost := [pwq for pwq in stuck if pwq.value_() not in listed]:
+                fault(f"work items wait on {title} and their pwq isn't pending", *lost)
+            if stuck and counted < limit:
+                fault(f"work items wait on {title} beside {limit - counted} free slots", *stuck)
+
+    for wq in kernel.workqueues:
+        pwqs = kernel.pwqs(wq)
+        kernel.steadily(
+            look,
+            f"workqueue {name_of(wq)}",
+            [wq, *pwqs, *(pwq.pool for pwq in pwqs)],
+            lambda wq=wq, pwqs=pwqs: check(wq, pwqs),
+        )
+    return look
+
+
+def check_stuck(kernel: Kernel) -> Look:
+    look = Look(unit="pools")
+    second = kernel.constant("CREATE_COOLDOWN")
+    progress = next(
+        (
+            name
+            for name in ("watchdog_ts", "last_progress_ts")
+            if kernel.prog.type("struct worker_pool").has_member(name)
+        ),
+        None,
+    )
+    if not progress:
+        raise Unknown("struct worker_pool doesn't say when it last made progress")
+
+    def woken(worker: drgn.Object) -> bool:
+        task = worker.task
+        state = task.member_("__state" if hasattr(task, "__state") else "state")
+        return state == 0 or task.on_rq != 0
+
+    def check(number: int, pool: drgn.Object) -> None:
+        items = list(kernel.items(pool.worklist))
+        workers = kernel.workers(pool)
+        ago = (kernel["jiffies_64"].value_() - pool.member_(progress).value_()) & (1 << 64) - 1
+        # one that is neither idle nor busy looks for work by itself
+        if not items or pool.nr_running or not workers.idle or workers.between or ago < second:
+            return
+        if any(not worker.task or woken(worker) for worker in workers.idle.values()):
+            return
+        names: set[str] = set()
+        barriers = []
+        for item in items:
+            if item.pwq:
+                pwq = drgn.Object(kernel.prog, "struct pool_workqueue *", value=item.pwq)
+                names.add(name_of(pwq.wq))
+            if item.work.func.value_() == kernel.functions["wq_barrier_func"]:
+                barrier = drgn.container_of(item.work, "struct wq_barrier", "work")
+                barriers.append(barrier.task.comm.string_().decode(errors="replace"))
+        flushes = f", {', '.join(barriers)} waits in flush_work()" if barriers else ""
+        look.fault(
+            pool_title(number),
+            f"{len(items)} work items of {', '.join(sorted(names))} wait for {ago // second} s, "
+            f"{len(workers.idle)} workers are idle and none is woken up{flushes}",
+            pools=(number,),
+            workqueues=tuple(sorted(names)),
+        )
+
+    for number, pool in kernel.pools.items():
+        kernel.steadily(
+            look, pool_title(number), [pool], lambda number=number, pool=pool: check(number, pool)
+        )
+    return look
+
+
+CHECKS = {
+    "pods": check_pods,
+    "siblings": check_siblings,
+    "llc": check_llc,
+    "node": check_node,
+    "clusters": check_clusters,
+    "shards": check_shards,
+    "late": check_late,
+    "isolated": check_isolated,
+    "pools": check_pools,
+    "workers": check_workers,
+    "items": check_items,
+    "slots": check_slots,
+    "stuck": check_stuck,
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check came to."""
+
+    name: str
+    status: str  # right, wrong, n/a, unknown
+    text: str
+    faults: tuple[Fault, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        faults = [fault.as_json() for fault in self.faults]
+        return {"check": self.name, "status": self.status, "text": self.text, "faults": faults}
+
+
+def once(check: Callable[[Kernel], Look], prog: drgn.Program) -> Look:
+    try:
+        return check(Kernel(prog))
+    except (Corrupt, drgn.FaultError) as error:
+        look = Look()
+        look.fault("kernel memory", f"a list or pointer is corrupt, {error}")
+        return look
+
+
+def believed(check: Callable[[Kernel], Look], prog: drgn.Program) -> Look:
+    """What stays wrong however often it's looked at; what moves is neither."""
+    look = once(check, prog)
+    times = {fault.key: 1 for fault in look.faults}
+    faults = {fault.key: fault for fault in look.faults}
+    for _ in range(TRIES):
+        open_keys = [key for key, count in times.items() if count < SEEN]
+        if not open_keys and not look.moving:
+            break
+        time.sleep(PAUSE)
+        again = once(check, prog)
+        now = {fault.key: fault for fault in again.faults}
+        for key in open_keys:
+            if key in now:
+                times[key] += 1
+                faults[key] = now[key]
+            elif key[0] not in again.moving:
+                del times[key]
+        for key in now.keys() - times.keys():
+            times[key], faults[key] = 1, now[key]
+        look.moving &= again.moving
+        look.seen = max(look.seen, again.seen)
+    look.faults = [faults[key] for key, count in times.items() if count >= SEEN]
+    look.moving |= {key[0] for key, count in times.items() if count < SEEN}
+    return look
+
+
+def verify(prog: drgn.Program) -> Iterator[Result]:
+    for name, check in CHECKS.items():
+        try:
+            look = believed(check, prog)
+        except Absent as error:
+            yield Result(name, "n/a", str(error))
+            continue
+        except Unknown as error:
+            yield Result(name, "unknown", str(error))
+            continue
+        moving = f"{len(look.moving)} moving" if look.moving else ""
+        if look.faults:
+            shown = "; ".join(map(str, look.faults[:SHOWN]))
+            more = len(look.faults) - SHOWN
+            text = f"{shown}; and {more} more, see --json" if more > 0 else shown
+            yield Result(name, "wrong", text, tuple(look.faults))
+        elif moving and not look.seen:
+            yield Result(name, "unknown", moving)
+        else:
+            seen = f"{look.seen} {look.unit}"
+            yield Result(name, "right", f"{seen}, {moving}" if moving else seen)
+
+
+def status_of(results: Iterable[Result]) -> int:
+    statuses = {result.status for result in results}
+    return 1 if "wrong" in statuses else 2 if "unknown" in statuses else 0
+
+
+def main(prog: drgn.Program | None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="wq_verify.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="everything that was found, as JSON")
+    args = parser.parse_args()
+    try:
+        if not prog:
+            raise Unknown("this is a script for drgn: run it as drgn wq_verify.py")
+        for name in ("struct worker_pool", "struct workqueue_struct"):
+            try:
+                prog.type(name)
+            except LookupError:
+                raise Unknown(f"drgn finds no {name}: {NO_DEBUG_INFO}") from None
+        try:
+            assert Kernel(prog).possible
+        except (AssertionError, drgn.FaultError) as error:
+            raise Unknown(f"drgn {drgn.__version__} can't read this memory: {error}") from None
+        results: list[Result] = []
+        for result in verify(prog):
+            results.append(result)
+            if not args.json:
+                print(f"{result.name:<9} {result.status:<8} {result.text}", flush=True)
+        if args.json:
+            checks = [result.as_json() for result in results]
+            print(json.dumps({"status": status_of(results), "checks": checks}, indent=1))
+        else:
+            count = Counter(result.status for result in results)
+            words = ("right", "wrong", "unknown", "n/a")
+            print("", ", ".join(f"{count[word]} {word}" for word in words), sep="\n")
+        return status_of(results)
+    except (Unknown, PermissionError) as error:
+        print(f"wq_verify.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals().get("prog")))
