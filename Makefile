@@ -26,7 +26,7 @@
 # BASE=6.12    a file in bases/
 # KSRC=PATH    for all that builds: a kernel source of yours in place of the base's, a git
 #              tree, a directory or a tarball, none of which is written to
-# ARCH=x86_64  the architecture to build for, if not this machine's
+# ARCH=arm64   the architecture to build for, if not this machine's: x86_64 or arm64
 # QUICK=1      for local and bench: little is measured, to see it work
 # WATCH=30     for local: load nothing, record the load that the machine has for 30 s
 # MACHINE=NAME for sim: a file of machines/ (grace-72)

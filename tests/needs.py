@@ -4,14 +4,15 @@
 import hashlib
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from farm import ALL, Making, Need
 
 from wqlab import vm
-from wqlab.arch import find_arch
+from wqlab.arch import Arch, find_arch
 from wqlab.build import build, diff_overlay
 from wqlab.kunit import Report, Uml, build_uml, parse
 from wqlab.obtain import Source, obtain
@@ -51,19 +52,31 @@ class Kernel(Need):
     patches: int | None = None
     diff: Path | None = None  # put on top
     modules: tuple[str, ...] = ()  # built out of tree
+    arch: str = ""  # "": that of $ARCH or this machine
     cores = ALL
     guess = 200.0
     before = (SOURCE,)
 
+    @property
+    def name(self) -> str:
+        """In the names of tests."""
+        return "-".join(filter(None, [self.flavour, self.arch]))
+
     def __str__(self) -> str:
         patches = "" if self.patches is None else f", {self.patches} patches"
-        return f"kernel: {self.flavour}{patches}{f', {self.diff.name}' if self.diff else ''}"
+        arch = f" for {self.arch}" if self.arch else ""
+        return f"kernel: {self.flavour}{arch}{patches}{f', {self.diff.name}' if self.diff else ''}"
 
     def make(self, farm: Making) -> vm.Kernel:
         source = farm[SOURCE]
         overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
         built = build(
-            source, self.flavour, patches=self.patches, overlay=overlay, modules=self.modules
+            source,
+            self.flavour,
+            patches=self.patches,
+            overlay=overlay,
+            modules=self.modules,
+            arch=find_arch(self.arch),
         )
         return vm.find_kernel(built)
 
@@ -116,6 +129,9 @@ DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
 RT = Kernel("rt")
+# The weaker memory order, with --tier full; nothing more where it is the default.
+ARM64 = replace(TEST, arch="arm64")
+OTHERS = () if find_arch().name == ARM64.arch else (ARM64,)
 
 
 @dataclass(frozen=True)
@@ -160,9 +176,25 @@ class Boot(Need):
         return "boot: " + " ".join(filter(None, words))
 
     @property
+    def arch(self) -> Arch:
+        return find_arch(self.kernel.arch if isinstance(self.kernel, Kernel) else "")
+
+    @property
+    def unfit(self) -> str:
+        """Why QEMU has no such machine; "" if it has."""
+        return vm.unfit(self.arch, find_scenario(self.scenario), self.present)
+
+    @property
+    def mark(self) -> pytest.MarkDecorator:
+        """Of a test that needs it: to be skipped where there is no such machine."""
+        if self.unfit:
+            return pytest.mark.skip(reason=f"{self.scenario}: {self.unfit}")
+        return pytest.mark.needs(self)
+
+    @property
     def slower(self) -> int:
         """As which the kernel is taken, for timeouts."""
-        return 1 if self.kernel in (TEST, DebianKernel()) else SLOWER
+        return 1 if self.kernel in (TEST, ARM64, DebianKernel()) else SLOWER
 
     @property
     def digest(self) -> str:
@@ -175,7 +207,7 @@ class Boot(Need):
 
     @property
     def cores(self) -> int:
-        cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(find_arch())
+        cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(self.arch)
         kvm = memo.is_file() and memo.read_text() == "pass\n"
         # As wqlab.vm.choose_accel: more CPUs than cores are emulated by one thread. Where cores
         # are shared, a CPU that spins waits long for the one that is not running.

@@ -71,6 +71,7 @@ class Apt:
         """What apt-get puts into a folder of its own, STEM-VERSION."""
         folder = CACHE / "download"
         place = folder / f"{stem}-{version}"
+        what = f"{name} {version}".rstrip()
         if not place.is_dir():
             for old in folder.glob(f"{stem}[-_]*"):
                 remove(old)
@@ -79,12 +80,12 @@ class Apt:
             done = run(
                 ["apt-get", words[0], "-qq", *self.options, *ALONE, *PATIENT, *words[1:]],
                 limit=1800,
-                label=f"downloading {name} {version}",
+                label=f"downloading {what}",
                 cwd=part,
             )
             if done.status:
                 remove(part)
-                raise Unreachable(f"{name} {version} could not be downloaded")
+                raise Unreachable(f"{what} could not be downloaded")
             part.rename(place)
         return sorted(place.iterdir())
 
@@ -225,21 +226,33 @@ def keys_of(uri: str) -> str:
     return ""  # apt takes the keys in trusted.gpg.d, here too
 
 
-def private(suite: str, kind: Literal["deb", "deb-src"] = "deb") -> Apt:
-    """An apt that knows this suite alone, its packages or their sources. The machine's
-    configuration gives the mirror, the keys, proxies and logins, and stays as it is, as do its
-    package lists."""
-    folder = CACHE / f"apt-{suite}{kind.removeprefix('deb')}"
-    log, stamp, keyring = folder / "log", folder / "stamp", folder / "keyring.gpg"
-    apt = Apt(("-c", f"{folder}/apt.conf"))
+def private(
+    suite: str = "", kind: Literal["deb", "deb-src"] = "deb", architecture: str = ""
+) -> Apt:
+    """An apt that knows this suite alone ("": the machine's own), its packages or their sources,
+    of this architecture ("": the machine's own). The machine's configuration gives the mirror,
+    the keys, proxies and logins, and stays as it is, as do its package lists."""
     found = run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)"]
         + ["Created-By: Packages", "Origin: Debian", "Label: Debian"],
         limit=60,
     ).output.split()
     if not found:
-        raise Unreachable(f"apt's configuration has no Debian mirror to get {suite} from")
-    uri = found[0]
+        what = suite or f"packages for {architecture}"
+        raise Unreachable(f"apt's configuration has no Debian mirror to get {what} from")
+    uri, own = found[:2]
+    suite = suite or own
+    name = "-".join(filter(None, [suite, kind.removeprefix("deb").lstrip("-"), architecture]))
+    folder = CACHE / f"apt-{name}"
+    log, stamp, keyring = folder / "log", folder / "stamp", folder / "keyring.gpg"
+    apt = Apt(("-c", f"{folder}/apt.conf"))
+    # Nothing is installed here that it would have to fit.
+    other = f"""\
+APT::Architecture "{architecture}";
+#clear APT::Architectures;
+APT::Architectures {{ "{architecture}"; }};
+Dir::State::status "/dev/null";
+"""
 
     for path in ("sources.d", "lists/partial", "cache/archives/partial"):
         (folder / path).mkdir(parents=True, exist_ok=True)
@@ -260,7 +273,8 @@ APT::Sandbox::User "root";
 Acquire::Languages "none";
 Acquire::Retries "1";
 Acquire::http::Timeout "20";
-""",
+"""
+        + (other if architecture else ""),
     )
 
     def read_with(keys: str) -> bool:

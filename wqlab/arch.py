@@ -13,31 +13,70 @@ from wqlab.problem import Usage
 class Arch:
     """An architecture that kernels are built for and booted on."""
 
-    name: str  # as uname -m says, and a folder or file of configs/arch
+    name: str  # ARCH= of ours, and a file of configs/arch
+    uname: str  # what uname -m says there
     kbuild: str  # ARCH= of the kernel's make
+    tools: str  # what the names of compiler and binutils begin with on another machine
     target: str  # of the kernel's make: what QEMU boots
     image: str  # the same in the kernel's build directory
     qemu: str
     machine: str
     cpu: str  # a model under which the guest sees threads, LLCs and nodes as the scenario has them
+    kvm: str  # the same where KVM runs it
     many: str  # what more than 255 CPUs need, behind that
+    levels: tuple[str, ...]  # of -smp, that the guest sees
+    hotplug: bool  # QEMU can add CPUs to a machine that runs
     append: str  # boot parameters: the console, and what emulation needs
     debian: str  # flavour of Debian's own kernel
+
+    @property
+    def foreign(self) -> bool:
+        """This machine is of another one."""
+        return platform.machine() != self.uname
+
+    @property
+    def cross(self) -> str:
+        """CROSS_COMPILE= of the kernel's make."""
+        return self.tools if self.foreign else ""
 
 
 ARCHES = (
     Arch(
         name="x86_64",
+        uname="x86_64",
         kbuild="x86_64",
+        tools="x86_64-linux-gnu-",
         target="bzImage",
         image="arch/x86/boot/bzImage",
         qemu="qemu-system-x86_64",
         machine="q35",
         cpu="Nehalem",
+        kvm="Nehalem",
         many=",+x2apic",
+        levels=("sockets", "dies", "cores", "threads"),
+        hotplug=True,
         # A host that is busy delays the emulated timer, which the kernel takes for broken.
         append="console=ttyS0 no_timer_check",
         debian="cloud-amd64",
+    ),
+    Arch(
+        name="arm64",
+        uname="aarch64",
+        kbuild="arm64",
+        tools="aarch64-linux-gnu-",
+        target="Image.gz",
+        image="arch/arm64/boot/Image.gz",
+        qemu="qemu-system-aarch64",
+        # The device tree has threads, clusters and nodes, but no caches: Linux takes each socket
+        # for one LLC, or each node, where that is smaller.
+        machine="virt,gic-version=max",
+        cpu="neoverse-n1",
+        kvm="host",
+        many="",
+        levels=("sockets", "clusters", "cores", "threads"),
+        hotplug=False,
+        append="console=ttyAMA0",
+        debian="cloud-arm64",
     ),
 )
 
@@ -46,7 +85,7 @@ def find_arch(name: str = "") -> Arch:
     """The architecture of this name, or else of $ARCH, or else of this machine."""
     name = name or os.environ.get("ARCH") or platform.machine()
     for arch in ARCHES:
-        if arch.name == name:
+        if name in (arch.name, arch.uname):
             return arch
     known = ", ".join(arch.name for arch in ARCHES)
     raise Usage(f"ARCH={name}: the architectures are: {known}")

@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import tempfile
@@ -25,7 +26,7 @@ from wqlab.arch import Arch, find_arch
 from wqlab.bases import Patch
 from wqlab.obtain import Source, asked, kbuild_env, obtain
 from wqlab.places import CACHE, ROOT
-from wqlab.problem import OK, Problem, Usage
+from wqlab.problem import OK, Problem, Skipped, Usage
 from wqlab.run import check, lock, run, say, write_whole
 from wqlab.schemata import apply
 
@@ -49,7 +50,10 @@ VERSION = 4
 
 # Not one that anything is booted on in QEMU.
 UML = Arch(
-    "um", "um", "vmlinux", "vmlinux", qemu="", machine="", cpu="", many="", append="", debian=""
+    *("um", "", "um", "", "vmlinux", "vmlinux"),
+    **dict.fromkeys(("qemu", "machine", "cpu", "kvm", "many", "append", "debian"), ""),
+    levels=(),
+    hotplug=False,
 )
 
 
@@ -110,8 +114,11 @@ def lost(lines: Sequence[str], config: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def compiler() -> str:
-    done = check(["gcc", "--version"], wrong="there is no gcc to build with", limit=20)
+def compiler(arch: Arch) -> str:
+    gcc = f"{arch.cross}gcc"
+    if not shutil.which(gcc):
+        raise Problem(f"there is no {gcc} to build for {arch.name} with: scripts/setup installs it")
+    done = check([gcc, "--version"], wrong=f"{gcc} does not run", limit=20)
     return done.splitlines()[0]
 
 
@@ -141,7 +148,8 @@ class Job:
         done = run(
             [
                 *("make", "-C", self.tree, f"O={self.obj}", f"ARCH={self.arch.kbuild}"),
-                *("CC=ccache gcc", *self.args),
+                *(f"CROSS_COMPILE={self.arch.cross}", f"CC=ccache {self.arch.cross}gcc"),
+                *self.args,
                 *(f"-j{self.jobs or len(os.sched_getaffinity(0))}", *targets),
             ],
             limit=LIMIT,
@@ -157,7 +165,7 @@ class Job:
     def configure(self, label: str, flavour: Flavour, lines: list[str]) -> None:
         """Stays what it is where neither what is wanted nor what there is has changed."""
         kconfig = asked(self.tree, "ls-files", "-s", "--", "*Kconfig*", "kernel/configs/*")
-        text = "\n".join([*lines, kconfig, compiler(), *self.args])
+        text = "\n".join([*lines, kconfig, compiler(self.arch), *self.args])
         key = hashlib.sha256(text.encode()).hexdigest()
         stamp, config = self.obj / "configured", self.obj / ".config"
         if stamp.is_file() and stamp.read_text() == key:
@@ -195,11 +203,13 @@ def build(
     what = flavours().get(flavour)
     if not what:
         raise Usage(f"no flavour {flavour!r}: {', '.join(flavours())}")
+    if what.arch and platform.machine() != "x86_64":
+        raise Skipped(f"there is no User Mode Linux for {platform.machine()}: boots run KUnit too")
     arch = UML if what.arch else arch or find_arch()
     count = source.count(patches)
     paths = fragments(what, arch)
     files = [*paths, *(path for name in modules for path in MODULES[name])]
-    gcc = compiler()
+    gcc = compiler(arch)
     # What the source is made of, so that a known result needs no checkout.
     parts = [f"{VERSION} {arch.name} {source.tree_id} {gcc} {overlay_key(overlay)}"]
     parts += [patch.diff for patch in source.base.patches[:count]]

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from wqlab.arch import find_arch
+from wqlab.arch import Arch, find_arch
 from wqlab.bases import Patch
 from wqlab.build import CONFIGS, Flavour, Job, fragments, wanted
 from wqlab.obtain import Source
@@ -40,8 +40,10 @@ def objects(tree: Path) -> list[str]:
     return [name.replace(".c", ".o") for name in FILES if (tree / name).is_file()]
 
 
-def configured(source: Source, tree: Path, patches: int | None, place: str, jobs: int) -> Job:
-    arch = find_arch()
+def configured(
+    source: Source, tree: Path, patches: int | None, place: str, jobs: int, arch: Arch | None = None
+) -> Job:
+    arch = arch or find_arch()
     obj = source.place(place) / f"{arch.name}-check"
     obj.mkdir(parents=True, exist_ok=True)
     job = Job(tree, obj, arch, jobs)
@@ -51,11 +53,25 @@ def configured(source: Source, tree: Path, patches: int | None, place: str, jobs
     return job
 
 
-def compiles(source: Source, patches: int, place: str, jobs: int = 0) -> None:
-    """The files of the series compile for SMP with its first patches; Problem if not."""
+def compiles(
+    source: Source, patches: int, place: str, jobs: int = 0, arch: Arch | None = None
+) -> frozenset[str]:
+    """The warnings with which the files of the series compile for SMP with its first patches;
+    Problem if they do not. What was compiled before is not compiled again, but for another
+    architecture than the usual one."""
     with source.hold(patches, place) as tree:
-        job = configured(source, tree, patches, place, jobs)
-        job.make(f"compiling {patches} patches", *objects(tree), wrong="it does not compile")
+        job = configured(source, tree, patches, place, jobs, arch)
+        names = objects(tree)
+        for name in names if arch else []:
+            (job.obj / name).unlink(missing_ok=True)
+        job.make(f"compiling {patches} patches", *names, wrong="it does not compile")
+        return about(job.log.read_text(errors="replace"))
+
+
+def about(text: str) -> frozenset[str]:
+    """The warnings in it about the files of the series, without the numbers of their lines."""
+    found = (WARNING.match(line) for line in text.splitlines())
+    return frozenset(match[1] + match[2] for match in found if match)
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,7 @@ def pass_gate(source: Source, gate: Gate, patches: int | None, place: str, jobs:
 
 @dataclass(frozen=True)
 class Warnings:
-    """Those about the files of the series, without the numbers of their lines."""
+    """Those about the files of the series."""
 
     lines: frozenset[str]
     sparse: bool  # was run: a kernel may need a newer one than there is
@@ -127,8 +143,7 @@ def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> 
     ran = f"CHECK   {tree}/{files[0]}" in text or f"CHECK   {files[0]}" in text
     if not ran and "sparse is not available or not up to date" not in text:
         raise Problem(f"sparse was not run: see {job.log}")
-    found = (WARNING.match(line) for line in text.splitlines())
-    return Warnings(frozenset(match[1] + match[2] for match in found if match), ran)
+    return Warnings(about(text), ran)
 
 
 def coccicheck(source: Source, patches: int | None, place: str, jobs: int = 0) -> frozenset[str]:

@@ -34,6 +34,8 @@ TASKS = {
 WITHOUT = {
     "perf": "who waits for locks, and for how long, is not measured",
     "spin": "the models are not searched",
+    "qemu-system-aarch64": "the series is not booted on arm64",
+    "aarch64-linux-gnu-gcc": "the series is neither compiled nor booted on arm64",
     "pahole": "the module is not tried on Debian's own kernel",
 }
 MAIN = ("obtain", "build", "boot", "bench")  # what `make bench` takes
@@ -55,7 +57,8 @@ def programs() -> list[Finding]:
     lacking = [line.split("\t") for line in said.splitlines()]
     found = []
     for task, prevented in TASKS.items():
-        mine = [row for row in lacking if task in row[0].split(",")]
+        # build-ARCH is for task build too
+        mine = [row for row in lacking if task in [t.split("-")[0] for t in row[0].split(",")]]
         names = ", ".join(f"{need} ({package})" for _, need, package in mine)
         if mine:
             found.append(Finding(task, f"lacks {names}", prevented, task in MAIN))
@@ -69,7 +72,8 @@ def programs() -> list[Finding]:
 
 def architecture() -> Finding:
     try:
-        return Finding("architecture", find_arch().name)
+        arch = find_arch()
+        return Finding("architecture", arch.name + ", emulated here" * arch.foreign)
     except Problem as problem:
         return Finding("architecture", str(problem), "no kernel can be built or booted", main=True)
 

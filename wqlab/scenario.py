@@ -2,11 +2,13 @@
 """Machines: their CPUs, the pods that each affinity scope must have, and what a dump shows."""
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from wqlab.places import ROOT
@@ -14,6 +16,7 @@ from wqlab.problem import Problem, Usage
 
 SCOPES = ("cpu", "smt", "cache", "cache_shard", "numa", "system")
 SHARD_SIZE = 8
+LEVELS = ("sockets", "dies", "clusters", "cores", "threads")
 
 Cpus = frozenset[int]
 Pods = tuple[Cpus, ...]
@@ -58,12 +61,13 @@ def same_pods(left: Pods, right: Pods) -> bool:
     return sorted(map(sorted, left)) == sorted(map(sorted, right))
 
 
-def shard(cache: Pods, numa: Pods, smt: Pods, size: int) -> Pods:
+def shard(cache: Pods, numa: Pods, smt: Pods, size: int, clusters: Pods = ()) -> Pods:
     """The shards that a machine must have.
 
     An LLC (within one node) of c cores gets the n >= 1 shards whose mean size
     c/n is nearest to size, the fewer when two are as near; core i, counted in
-    the order of first CPUs, belongs to shard i * n // c.
+    the order of first CPUs, belongs to shard i * n // c. Where that splits a cluster of
+    neighbours of at most size cores, it all belongs to the shard that the larger part does.
     """
     shards: list[Cpus] = []
     for llc in cache:
@@ -80,10 +84,20 @@ def shard(cache: Pods, numa: Pods, smt: Pods, size: int) -> Pods:
             for n in range(2, count + 1):
                 if abs(count - size * n) * best < abs(count - size * best) * n:
                     best = n
-            groups: list[set[int]] = [set() for _ in range(best)]
-            for i, core in enumerate(cores):
-                groups[i * best // count] |= core
-            shards += map(frozenset, groups)
+            starts = [-(-nr * count // best) for nr in range(best)]  # first cores, rounded up
+            for cluster in clusters:
+                inside = [i for i, core in enumerate(cores) if core <= cluster]
+                if not 1 < len(inside) <= size:
+                    continue
+                first, end = inside[0], inside[-1] + 1
+                for nr in range(1, best):
+                    if first * best < nr * count < end * best:
+                        nearer = 2 * nr * count < (first + end) * best
+                        starts[nr] = first if nearer else end
+            if len(set(starts)) < best:
+                raise TopologyError(f"clusters leave no place for {best} shards")
+            for start, end in pairwise([*starts, count]):
+                shards.append(frozenset().union(*cores[start:end]))
     return tuple(shards)
 
 
@@ -92,7 +106,7 @@ class Scenario:
     """One machine, from scenarios/NAME.toml."""
 
     name: str
-    smp: dict[str, int]  # sockets, dies, cores, threads: what each level has of the next
+    smp: dict[str, int]  # of LEVELS: how many of each the one before has
     nodes: Pods  # CPUs of each NUMA node, which may be none
     memory: int  # MiB
     memoryless: frozenset[int]  # nodes without memory
@@ -104,7 +118,14 @@ class Scenario:
 
     @property
     def cpus(self) -> int:
-        return self.smp["sockets"] * self.smp["dies"] * self.smp["cores"] * self.smp["threads"]
+        return math.prod(self.smp.values())
+
+    @property
+    def clusters(self) -> Pods:
+        """Those that QEMU has for each socket, if there is more than one."""
+        each = self.smp["cores"] * self.smp["threads"]
+        firsts = range(0, self.cpus, each) if self.smp["clusters"] > 1 else ()
+        return tuple(frozenset(range(first, first + each)) for first in firsts)
 
     @property
     def memory_nodes(self) -> tuple[int, ...]:
@@ -112,7 +133,8 @@ class Scenario:
 
     def shards(self, size: int) -> Pods:
         """The shards of this machine when the size is not the default one."""
-        return shard(self.pods["cache"], self.pods["numa"], self.pods["smt"], size)
+        pods = self.pods
+        return shard(pods["cache"], pods["numa"], pods["smt"], size, self.clusters)
 
     def placed(self, been: Cpus) -> dict[str, Pods]:
         """The pods that it must have when only these CPUs have been online ever."""
@@ -172,9 +194,7 @@ def load_scenario(path: Path) -> Scenario:
         data = tomllib.loads(path.read_text())
         scenario = Scenario(
             name=path.stem,
-            smp={
-                level: int(data["smp"][level]) for level in ("sockets", "dies", "cores", "threads")
-            },
+            smp={level: int(({"clusters": 1} | data["smp"])[level]) for level in LEVELS},
             nodes=_nodes(data["nodes"]),
             memory=int(data["memory"]),
             memoryless=frozenset(map(int, data.get("memoryless", []))),

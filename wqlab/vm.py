@@ -12,6 +12,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,11 +20,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wqlab import apt
+from wqlab.apt import remove
 from wqlab.arch import ARCHES, Arch, arch_of
 from wqlab.places import CACHE, ROOT, VENV
-from wqlab.problem import Problem
+from wqlab.problem import Problem, Skipped
 from wqlab.results import Verdict
-from wqlab.run import TIMED_OUT, Done, check, run, started
+from wqlab.run import TIMED_OUT, Done, check, lock, run, started
 from wqlab.scenario import (
     Dump,
     Scenario,
@@ -134,16 +137,38 @@ def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:
     return bytes(out)
 
 
+def find_busybox(arch: Arch) -> Path:
+    """One that is linked statically; of another machine's architecture from Debian, once."""
+    if not arch.foreign:
+        path = shutil.which("busybox")
+        if not path:
+            raise Problem("no busybox: install busybox-static")
+        return Path(path)
+    place = CACHE / f"busybox-{arch.name}"
+    with lock(place.name):
+        if not place.is_file():
+            if not shutil.which("apt-get"):
+                raise Problem(
+                    f"no busybox for {arch.name}: this machine has no apt to get it with, "
+                    f"put one that is linked statically at {place}"
+                )
+            its_apt = apt.private(architecture=arch.debian.rpartition("-")[2])
+            packages = its_apt.download("busybox-static", "")
+            with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=CACHE) as folder:
+                apt.unpack(packages, Path(folder), "busybox-static")
+                remove(packages[0].parent)
+                [found] = [path for path in Path(folder).glob("**/bin/busybox")]
+                found.rename(place)
+    return place
+
+
 def initramfs(kernel: Kernel, commands: str) -> bytes:
     """Busybox, guest/, the kernel's modules and the job's input."""
-    busybox = shutil.which("busybox")
-    if not busybox:
-        raise Problem("no busybox: install busybox-static")
     directory, program, plain = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o755, stat.S_IFREG | 0o644
     files: dict[str, tuple[int, bytes]] = {
         name: (directory, b"") for name in ("bin", "dev", "proc", "sys", "jobs", "modules")
     }
-    files["bin/busybox"] = (program, Path(busybox).read_bytes())
+    files["bin/busybox"] = (program, find_busybox(kernel.arch).read_bytes())
     files["bin/sh"] = (stat.S_IFLNK | 0o777, b"busybox")
     for path in sorted((ROOT / "guest").rglob("*")):
         if path.is_file():
@@ -167,7 +192,9 @@ def qemu_command(
     present: int | None = None,
 ) -> list[str]:
     arch = kernel.arch
-    smp = {"maxcpus": scenario.cpus} | scenario.smp if present else scenario.smp
+    smp = {level: scenario.smp[level] for level in arch.levels}
+    if present:
+        smp = {"maxcpus": scenario.cpus} | smp
     levels = ",".join(f"{level}={count}" for level, count in smp.items())
     command = [
         str(emulator.program) if emulator else arch.qemu,
@@ -177,7 +204,8 @@ def qemu_command(
         "none",
         "-no-reboot",
     ]
-    cpu = arch.cpu + (arch.many if scenario.cpus > XAPIC else "")
+    cpu = arch.kvm if accel == "kvm" else arch.cpu
+    cpu += arch.many if scenario.cpus > XAPIC else ""
     command += ["-machine", arch.machine, "-cpu", cpu, "-accel", accel]
     command += ["-smp", f"{present or scenario.cpus},{levels}", "-m", f"{scenario.memory}M"]
     if scenario.icount is not None:
@@ -346,7 +374,7 @@ def kvm_memo(arch: Arch) -> Path:
 
 def kvm_works(kernel: Kernel) -> bool:
     """Whether a boot under KVM was seen to work, which is tried once."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if kernel.arch.foreign or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     memo = kvm_memo(kernel.arch)
     if not memo.is_file():
@@ -369,6 +397,15 @@ def sections(lines: list[str]) -> dict[str, list[str]]:
         elif found:
             answer.append(line)
     return found
+
+
+def unfit(arch: Arch, scenario: Scenario, present: int | None = None) -> str:
+    """Why there is no such machine of this architecture; "" if there is."""
+    lacking = [level for level, count in scenario.smp.items() if count > 1]
+    lacking = [level for level in lacking if level not in arch.levels]
+    if present and not arch.hotplug:
+        lacking.append("CPUs that are added later")
+    return f"{arch.qemu} has no {' and no '.join(lacking)} for {arch.name}" if lacking else ""
 
 
 def choose_accel(kernel: Kernel, scenario: Scenario) -> str:
@@ -419,6 +456,8 @@ def boot(
     the first `present` are there at the start. Where the job holds, its memory is read by wq_dump
     and, to `verify`, by wq_verify.py; with `keep` the dumps of it stay, as core-0 and so on. Who
     looks at the memory while the guest goes on is called `on_hold`, with QEMU's process."""
+    if reason := unfit(kernel.arch, scenario, present):
+        raise Skipped(f"{scenario.name}: {reason}")
     accel = accel or choose_accel(kernel, scenario)
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)

@@ -152,7 +152,7 @@ def each_case(*names: str) -> pytest.MarkDecorator:
             pytest.param(
                 case,
                 id=case.name,
-                marks=[pytest.mark.needs(case.boot), pytest.mark.tier(case.tier)],
+                marks=[case.boot.mark, pytest.mark.tier(case.tier)],
             )
             for case in CASES
             if not names or case.name in names
@@ -236,7 +236,7 @@ def suspended(scenario: str, append: str) -> Boot:
         pytest.param(
             up,
             id=f"{scenario}{append and '-late'}",
-            marks=[pytest.mark.needs(suspended(scenario, append)), pytest.mark.tier(tier)],
+            marks=[suspended(scenario, append).mark, pytest.mark.tier(tier)],
         )
         for scenario, append, up, tier in (
             (NODES, "maxcpus=6", "0,2,4,6,8,10", "test"),
@@ -278,7 +278,7 @@ def hotplug(scenario: str, kernel: Kernel, steps: int, append: str) -> Boot:
             scenario,
             id=f"{scenario}-{kernel.flavour}-{steps}",
             marks=[
-                pytest.mark.needs(hotplug(scenario, kernel, steps, append)),
+                hotplug(scenario, kernel, steps, append).mark,
                 pytest.mark.tier(tier),
             ],
         )

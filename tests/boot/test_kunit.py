@@ -7,19 +7,20 @@ Seen failing: against a kernel without one of the suites.
 from collections.abc import Callable
 
 import pytest
-from needs import DEBUG, FIND, RT, TEST, Boot, Suites
+from needs import DEBUG, FIND, OTHERS, RT, TEST, Boot, Suites
 
 from wqlab.kunit import Report
 from wqlab.vm import Record
 
 BOOTS = {
-    f"{machine}-{kernel.flavour}": Boot(machine, "kunit", kernel, timeout=600)
+    f"{machine}-{kernel.name}": Boot(machine, "kunit", kernel, timeout=600)
     for kernel, machines in (
         (TEST, ("single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11")),
         # larger machines take minutes to come up with these
         (DEBUG, ("single",)),
         (FIND, ("single", "one-llc-12")),
         (RT, ("one-llc-12",)),
+        *((kernel, ("single", "clusters-5x4", "nodes-2")) for kernel in OTHERS),
     )
     for machine in machines
 }
@@ -32,8 +33,8 @@ SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
         pytest.param(
             name,
             marks=[
-                pytest.mark.needs(Suites(boot)),
-                pytest.mark.tier("full" if boot.kernel in (FIND, RT) else "test"),
+                boot.mark if boot.unfit else pytest.mark.needs(Suites(boot)),
+                pytest.mark.tier("full" if boot.kernel in (FIND, RT, *OTHERS) else "test"),
             ],
         )
         for name, boot in BOOTS.items()

@@ -48,9 +48,6 @@ class Case:
             self.scenario, "params", kernel=kernel, append=self.append, commands=self.commands
         )
 
-    def needs(self) -> pytest.MarkDecorator:
-        return pytest.mark.needs(self.boot())
-
 
 def online(cpus: Sequence[int], value: int = 1) -> tuple[tuple[str, str], ...]:
     return tuple((f"cpu{cpu}/online", str(value)) for cpu in cpus)
@@ -115,7 +112,7 @@ def pools(machine: Scenario, been: Cpus, up: Cpus, isolated: Cpus, scope: str) -
             case,
             scope,
             id=f"{case.name}-{scope}",
-            marks=case.needs(),
+            marks=case.boot().mark,
         )
         for case in CASES
         for scope in SCOPES

@@ -5,7 +5,7 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 """
 
 import pytest
-from needs import Boot
+from needs import OTHERS, TEST, Boot
 
 from wqlab.counts.peaks import MACHINES, commands, peaks
 from wqlab.scenario import Scenario, find_scenario, parse_cpulist
@@ -19,12 +19,15 @@ each_machine = pytest.mark.parametrize(
     [
         pytest.param(
             scenario,
-            id=scenario.name,
+            id="-".join(filter(None, [scenario.name, kernel.arch])),
             marks=[
-                pytest.mark.needs(Boot(scenario.name, "maxactive", commands=commands(scenario))),
-                pytest.mark.tier("test" if scenario.name in ALWAYS else "full"),
+                pytest.mark.needs(
+                    Boot(scenario.name, "maxactive", kernel, commands=commands(scenario))
+                ),
+                pytest.mark.tier("test" if scenario.name in ALWAYS and kernel == TEST else "full"),
             ],
         )
+        for kernel in (TEST, *OTHERS)
         for scenario in map(find_scenario, MACHINES)
     ],
 )

@@ -15,7 +15,7 @@ import re
 from statistics import median
 
 import pytest
-from needs import DEBUG, FIND, TEST, Boot, Kernel
+from needs import DEBUG, FIND, OTHERS, TEST, Boot, Kernel
 
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record, sections
@@ -36,7 +36,8 @@ SECOND = 1.0  # within which a run must have ended
 # Now and then a busy host holds one up. What does not end goes on for hours.
 EMULATED, HELD_UP = 5.0, 30.0
 DEBUG_TIMEOUT = 900  # of a boot, also with lockdep and KASAN
-CYCLES = {TEST: 200, DEBUG: 20, FIND: 20}  # one takes half a second on the slow kernels
+# One takes half a second on the slow kernels.
+CYCLES = {TEST: 200, DEBUG: 20, FIND: 20} | dict.fromkeys(OTHERS, 200)
 KERNELS = list(CYCLES)
 # What takes long to end: a queue full of items that sleep or spin, one at a time.
 ENDLESS = {
@@ -106,14 +107,14 @@ def on(kernel: Kernel, *commands: str, tier: str = "test") -> list[pytest.MarkDe
         pytest.mark.needs(
             Boot(MACHINE.name, "module", kernel, commands=given, timeout=DEBUG_TIMEOUT)
         ),
-        pytest.mark.tier("full" if kernel == FIND else tier),
+        pytest.mark.tier("full" if kernel in (FIND, *OTHERS) else tier),
     ]
 
 
 def boot(*commands: str) -> pytest.MarkDecorator:
     """A boot of each kernel."""
     kernels = [
-        pytest.param(kernel, id=kernel.flavour, marks=on(kernel, *commands)) for kernel in KERNELS
+        pytest.param(kernel, id=kernel.name, marks=on(kernel, *commands)) for kernel in KERNELS
     ]
     return pytest.mark.parametrize("kernel", kernels)
 
@@ -292,7 +293,7 @@ def end(words: str) -> list[str]:
         pytest.param(
             words,
             kernel,
-            id=f"{name}-{kernel.flavour}",
+            id=f"{name}-{kernel.name}",
             marks=on(
                 kernel,
                 *end(words),
@@ -326,7 +327,7 @@ def test_end(record: Record, words: str) -> None:
     [
         pytest.param(
             kernel,
-            id=kernel.flavour,
+            id=kernel.name,
             marks=on(kernel, f"cycles {number} items=2 scopes=cache", "load items=1 scopes=cache"),
         )
         for kernel, number in CYCLES.items()

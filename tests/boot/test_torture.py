@@ -13,7 +13,7 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 import re
 
 import pytest
-from needs import CULLING, DEBUG, FIND, KCSAN, RT, SLOWER, TEST, Boot, Kernel
+from needs import ARM64, CULLING, DEBUG, FIND, KCSAN, OTHERS, RT, SLOWER, TEST, Boot, Kernel
 
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
@@ -40,7 +40,7 @@ NAMES = {STOCK: "stock", CULLING_FIND: "culling"}
 SECS = {TEST: 20, DEBUG: 10}
 FULL_SECS = 60
 LONG = {("nodes-8-disturbed", TEST): 600, ("nodes-1", STOCK): 600}  # in the full tier
-ONLY_FULL = [FIND, CULLING_FIND, KCSAN, RT, STOCK]
+ONLY_FULL = [FIND, CULLING_FIND, KCSAN, RT, STOCK, *OTHERS]
 # and elsewhere all but these, of each kernel
 ALWAYS = {
     TEST: ("nodes-2x1", "nodes-4", "nodes-4-cpuless-disturbed"),
@@ -49,7 +49,8 @@ ALWAYS = {
 
 
 def runs_on(kernel: Kernel) -> list[str]:
-    usual = [name for name in RUNS if kernel == TEST or name not in FAST_ONLY]
+    fast = kernel in (TEST, ARM64)
+    usual = [name for name in RUNS if fast or name not in FAST_ONLY]
     return list(FEW_RUNS.get(kernel, usual))
 
 
@@ -58,7 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = metafunc.config.getoption("--torture-secs")
     runs = []
     for kernel in [*SECS, *ONLY_FULL]:
-        stall_ms = {TEST: 1000, STOCK: 5000}.get(kernel, 10000)
+        stall_ms = {TEST: 1000, ARM64: 1000, STOCK: 5000}.get(kernel, 10000)
         for name in runs_on(kernel):
             disturb = RUNS[name]
             machine = name.removesuffix("-disturbed")
@@ -75,7 +76,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 marks.append(pytest.mark.tier("full"))
             # What they are counted over takes most of a minute where all is slow.
             shares = fair and (kernel == TEST or secs >= FULL_SECS)
-            run_id = f"{name}-{NAMES.get(kernel, kernel.flavour)}"
+            run_id = f"{name}-{NAMES.get(kernel, kernel.name)}"
             runs.append(pytest.param(disturb, shares, id=run_id, marks=marks))
     metafunc.parametrize(("disturb", "shares"), runs)
 

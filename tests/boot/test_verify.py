@@ -20,7 +20,7 @@ from memory import Memory, wq_verify
 from needs import TEST, Boot, Core, Kernel, Watched
 from test_late import CASES as LATE
 from test_late import Case as Late
-from test_pods import MACHINES, machine
+from test_pods import each_machine
 from test_torture import STOCK
 
 from wqlab import vm
@@ -40,14 +40,14 @@ def wrong(verified: list[dict]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scenario", [machine(scenario) for scenario in MACHINES])
+@each_machine
 def test_nothing_is_wrong(record: vm.Record, scenario: Scenario) -> None:
     assert not wrong(record.verified)
     assert [one["status"] for one in record.verified] == [0] * len(record.dumps)
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name, marks=case.needs()) for case in LATE]
+    "case", [pytest.param(case, id=case.name, marks=case.boot().mark) for case in LATE]
 )
 def test_late_cpus_are_right(record: vm.Record, case: Late) -> None:
     assert not wrong(record.verified)

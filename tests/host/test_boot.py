@@ -5,23 +5,27 @@ Seen failing: with follow() taking an unfinished last line for a whole one
 (truncated), a prefix for a verdict ("verdict passed", "| verdict pass"), end of
 file for a pass (death), without its deadline (silence), and without the kill at
 the end of boot() and setpriv (a QEMU that stays behind), and with KUnit left on, or
-off where it is the job.
+off where it is the job; with KVM or busybox of another architecture, the emulated CPU under KVM,
+and machines booted without their dies, clusters or late CPUs.
 """
 
 import json
 import os
+import platform
 import signal
 import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from wqlab import vm
+from wqlab.arch import find_arch
 from wqlab.places import ROOT
-from wqlab.problem import Problem
+from wqlab.problem import Problem, Skipped
 from wqlab.scenario import find_scenario
 from wqlab.vm import Kernel, Record, boot, cpio, find_kernel
 
@@ -225,6 +229,61 @@ def test_cpus_that_are_present(kernel: Kernel, qemu) -> None:
     qemu(r'say("verdict pass\n")')
     assert "2,maxcpus=1,sockets=1" in " ".join(start(kernel, present=2).command)
     assert "maxcpus" not in " ".join(start(kernel).command)
+
+
+def arm64(folder: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> Kernel:
+    """A kernel for arm64, a busybox and a KVM that works, on such a machine or another one."""
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(vm, "CACHE", folder)
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    memo = vm.kvm_memo(find_arch("arm64"))
+    memo.parent.mkdir()
+    memo.write_text("pass\n")
+    (folder / "busybox-arm64").write_text("of arm64")
+    image = folder / "arch/arm64/boot/Image.gz"
+    image.parent.mkdir(parents=True)
+    image.touch()
+    return find_kernel(folder)
+
+
+def test_arm64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = arm64(tmp_path, monkeypatch, "x86_64")
+    assert b"of arm64" in vm.initramfs(kernel, "")
+    assert not vm.kvm_works(kernel)
+    machine = find_scenario("clusters-2x16x4")
+    command = vm.qemu_command(kernel, machine, "tcg", "", tmp_path, (3, 4))
+    assert command[0] == "qemu-system-aarch64"
+    assert command[command.index("-smp") + 1] == "128,sockets=2,clusters=16,cores=4,threads=1"
+
+
+def test_arm64_is_the_default_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = arm64(tmp_path, monkeypatch, "aarch64")
+    monkeypatch.delenv("ARCH", raising=False)
+    assert find_arch() == kernel.arch and find_arch("arm64").cross == ""
+    assert find_arch("x86_64").cross == "x86_64-linux-gnu-"
+    assert b"of arm64" not in vm.initramfs(kernel, "")
+    assert vm.kvm_works(kernel)
+    command = vm.qemu_command(kernel, find_scenario("single"), "kvm", "", tmp_path, (3, 4))
+    assert command[command.index("-cpu") + 1] == "host"
+
+
+@pytest.mark.parametrize(
+    ("arch", "scenario", "present", "lacks"),
+    [
+        ("arm64", "llc-2x10", None, "dies"),
+        ("arm64", "two-nodes-4x11", 1, "dies and no CPUs that are added later"),
+        ("x86_64", "clusters-5x4", None, "clusters"),
+    ],
+)
+def test_machine_that_is_not_to_be_had(
+    kernel: Kernel, arch: str, scenario: str, present: int | None, lacks: str
+) -> None:
+    qemu = find_arch(arch).qemu
+    kernel = replace(kernel, arch=find_arch(arch))
+    out = kernel.path / "out"
+    with pytest.raises(Skipped, match=f"{scenario}: {qemu} has no {lacks} for {arch}"):
+        boot(kernel, find_scenario(scenario), "hello", out, present=present)
+    assert not out.exists()
 
 
 def test_failed_dump(kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

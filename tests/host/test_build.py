@@ -6,6 +6,7 @@ Seen failing: with what the comment above each test names.
 
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -21,7 +22,9 @@ from fake_kernel import Project, make_project, write
 from wqlab.arch import ARCHES
 from wqlab.bases import base_names, load_base, series_names
 from wqlab.build import UML, flavours, fragments, wanted
+from wqlab.build import build as build_kernel
 from wqlab.obtain import Source, kbuild_env
+from wqlab.problem import Skipped
 
 # What a build is made of: the image says what was configured and compiled.
 MAKEFILE = """\
@@ -69,7 +72,8 @@ def build(
     project: Project, *words: str | Path, flavour: str = "bench", **env: str
 ) -> subprocess.CompletedProcess[str]:
     return project.lab(
-        *("build", "--ksrc", project.base, "--flavour", flavour, *words), ARCH="x86_64", **env
+        *("build", "--ksrc", project.base, "--flavour", flavour, *words),
+        **({"ARCH": "x86_64"} | env),
     )
 
 
@@ -211,7 +215,34 @@ def test_wrong_options(project: Project, words: list[str], says: str) -> None:
 def test_unknown_architecture(project: Project) -> None:
     done = project.lab("build", "--flavour", "bench", "--ksrc", project.base, ARCH="vax")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "ARCH=vax: the architectures are: x86_64" in done.stderr
+    assert "ARCH=vax: the architectures are: x86_64, arm64" in done.stderr
+
+
+# Broken on purpose: without the check.
+def test_no_user_mode_linux_elsewhere(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    source = Source(load_base("6.12"), project.base, "6.12.117")
+    with pytest.raises(Skipped, match="no User Mode Linux for aarch64"):
+        build_kernel(source, "uml")
+
+
+# Broken on purpose: the native compiler taken; its version in the key in place of the other's.
+def test_foreign_architecture(project: Project) -> None:
+    arch = next(arch for arch in ARCHES if arch.foreign)
+    image = Path(arch.image)
+    said = f"echo $(CROSS_COMPILE) $(CC) $(ARCH) >$(O)/{image}"
+    makefile = MAKEFILE.replace("bzImage:", f"{arch.target}:")
+    makefile = makefile.replace("cat kernel/workqueue.c >$(O)/arch/x86/boot/bzImage", said)
+    set_source(project, makefile.replace("arch/x86/boot", str(image.parent)))
+    done = build(project, ARCH=arch.name, PATH=project.shim(f"{arch.tools}gcc", "exit 1"))
+    assert done.returncode == 1 and f"{arch.tools}gcc does not run" in done.stderr
+    path = project.shim(f"{arch.tools}gcc", "echo other gcc 12")
+    result = result_of(build(project, ARCH=arch.name, PATH=path))
+    about = json.loads((result / "build.json").read_text())
+    assert (about["arch"], about["compiler"]) == (arch.name, "other gcc 12")
+    assert (result / image).read_text() == f"{arch.tools} ccache {arch.tools}gcc {arch.kbuild}\n"
+    path = project.shim(f"{arch.tools}gcc", "echo other gcc 13")
+    assert result_of(build(project, ARCH=arch.uname, PATH=path)) != result
 
 
 # Broken on purpose: CCACHE_DEPEND, with which ccache does not preprocess.

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from fake_kernel import BASE, Project, lines, make_project, snapshot, write
 
+from wqlab.arch import ARCHES
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -197,7 +199,7 @@ def suite(project: Project, path: str) -> str:
         f"""
         echo "$*" >>{project.tmp}/apt-log
         case $1 in
-        indextargets) echo {MIRROR}/ ;;
+        indextargets) echo {MIRROR}/ bookworm ;;
         update) [[ ! -e {project.tmp}/no-pubkey ]] || grep -qs keyring.gpg \
             {cache(project)}/apt-{SUITE}/sources.d/* || {{ echo "W: NO_PUBKEY 6ED0"; exit 100; }}
             [[ ! -e {project.tmp}/no-network ]] || {{ echo "E: no network"; exit 100; }} ;;
@@ -266,6 +268,42 @@ def test_obtain_with_keys_that_are_too_old(project: Project, suite: str) -> None
     assert f"Signed-By: {folder}/keyring.gpg" in sources
     calls = [c for c in apt_log(project).splitlines() if "debian-archive-keyring" in c]
     assert len(calls) == 1 and "apt.conf" not in calls[0]  # the machine's own apt, and keys
+
+
+# Broken on purpose: the machine's own architecture asked for; got again each time.
+def test_busybox_of_another_architecture(project: Project, suite: str) -> None:
+    arch = next(arch for arch in ARCHES if arch.foreign)
+    its_name = arch.debian.rpartition("-")[2]
+    code = "from wqlab.arch import find_arch; from wqlab.vm import find_busybox; "
+    code += f"print(find_busybox(find_arch('{arch.name}')))"
+
+    def find(path: str) -> subprocess.CompletedProcess[str]:
+        env = project.env(PATH=path, PYTHONPATH=str(project.top))
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=env, check=False, capture_output=True, text=True)
+
+    place = cache(project) / f"busybox-{arch.name}"
+    missing = find(suite)
+    assert missing.returncode == 1 and not place.exists()
+    assert missing.stderr.endswith("busybox-static could not be downloaded\n")
+
+    work = project.tmp / "busybox"
+    write(work / "bin/busybox", "of another")
+    write(
+        work / "DEBIAN/control",
+        f"Package: busybox-static\nVersion: 1\nArchitecture: {its_name}\nMaintainer: A <a@b>\n"
+        "Description: x\n",
+    )
+    deb = project.tmp / f"served/busybox-static_1_{its_name}.deb"
+    subprocess.run(["dpkg-deb", "-b", work, deb], check=True, capture_output=True)
+    done = find(suite)
+    assert (done.returncode, done.stdout) == (0, f"{place}\n"), done.stderr
+    assert place.read_text() == "of another"
+    folder = cache(project) / f"apt-bookworm-{its_name}"
+    assert f'APT::Architecture "{its_name}";' in (folder / "apt.conf").read_text()
+    assert "Suites: bookworm" in (folder / "sources.d/suite.sources").read_text()
+    calls = apt_log(project)
+    assert find(suite).stdout == done.stdout and apt_log(project) == calls
 
 
 # Broken on purpose: the reason of apt not shown.

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from fake_kernel import ROOT, Project, make_project, write
 
+from wqlab.arch import ARCHES
+
 SYSTEMS = {
     "debian": 'ID=debian\nNAME="x"\n',
     "ubuntu": "ID=ubuntu\nID_LIKE=debian\n",
@@ -217,6 +219,34 @@ def test_other_systems(project: Project, path: str, system: str, command: str) -
     assert "local goes on without no-such-extra: " in optional.stderr
 
 
+# Broken on purpose: needs of every architecture, or of none, or those of aarch64 unknown as arm64.
+@pytest.mark.parametrize(
+    ("arch", "machine", "wanted"),
+    [
+        ("", "x86_64", ["boot-x86_64"]),
+        ("arm64", "x86_64", ["boot-arm64", "build-arm64"]),
+        ("", "aarch64", ["boot-arm64"]),
+        ("arm64", "aarch64", ["boot-arm64"]),
+        ("aarch64", "aarch64", ["boot-arm64"]),
+        ("x86_64", "aarch64", ["boot-x86_64", "build-x86_64"]),
+        ("vax", "x86_64", []),
+    ],
+)
+def test_needs_of_an_architecture(
+    project: Project, arch: str, machine: str, wanted: list[str]
+) -> None:
+    tasks = [f"{task}-{arch}" for task in ("boot", "build") for arch in ("arm64", "x86_64")]
+    rows = "".join(f"no-{task} {task} d-{task} f s a\n" for task in tasks)
+    write(project.top / "packages", rows + "bash boot,build bash bash bash bash\n")
+    path = project.shim(
+        "uname", f'[[ $1 != -m ]] || {{ echo {machine}; exit; }}; exec "$REAL" "$@"'
+    )
+    for words in ((), ("bench",)):
+        done = setup(project, "--missing", *words, PATH=path, ARCH=arch)
+        found = [line.split("\t") for line in done.stdout.splitlines() if "Python" not in line]
+        assert (done.returncode, [row[0] for row in found]) == (0, wanted)
+
+
 # Broken on purpose: each kind of need always there, or never.
 def test_kinds_of_needs(project: Project, path: str) -> None:
     release = platform.release()
@@ -243,6 +273,10 @@ def test_what_is_to_be_installed() -> None:
     assert all(len(row) == 6 for row in rows) and len(rows) > 15
     tasks = {row[0]: {task.rstrip("?") for task in row[1].split(",")} for row in rows}
     known = {"obtain", "build", "boot", "bench", "sim", "test", "local"}
+    known |= {f"{task}-{arch.name}" for task in ("build", "boot") for arch in ARCHES}
+    for arch in ARCHES:  # on another machine
+        assert f"boot-{arch.name}" in tasks[arch.qemu]
+        assert f"build-{arch.name}" in tasks[f"{arch.tools}gcc"]
     assert set().union(*tasks.values()) == known
     for need in ("spin", "sparse", "shellcheck", "pahole"):
         assert tasks[need] == {"test"}

@@ -2,7 +2,7 @@
 """Scenario files, the rule for shards, and what is read from wq_dump.py.
 
 Seen failing: with i * n // c rounded up instead (off by one in the spread),
-with LLCs or siblings ignored in shard(), with words of a mask in the wrong
+with LLCs, siblings or clusters ignored in shard(), with words of a mask in the wrong
 order, and with a scenario whose shards cross an LLC.
 """
 
@@ -72,7 +72,7 @@ def test_scenario_matches_its_machine(path: Path) -> None:
     scenario = load_scenario(path)
     if not scenario.pods:
         return
-    cores, threads = scenario.smp["cores"], scenario.smp["threads"]
+    cores, threads = scenario.smp["clusters"] * scenario.smp["cores"], scenario.smp["threads"]
     for scope, each in (
         ("cpu", 1),
         ("smt", threads),
@@ -110,6 +110,23 @@ def test_rule(cores: int, size: int, sizes: list[int]) -> None:
     everything = (frozenset(range(cores)),)
     each = tuple(frozenset([cpu]) for cpu in range(cores))
     assert [len(pod) for pod in shard(everything, everything, each, size)] == sizes
+
+
+@pytest.mark.parametrize(
+    ("clusters", "sizes"),
+    [
+        (["0-5", "6-9", "10-13"], [6, 8]),  # 7 is nearer to 6 than to 10
+        (["0-3", "4-7", "8-13"], [8, 6]),
+        (["0-3", "4-9", "10-13"], [10, 4]),  # 4 and 10 are as near
+        (["0-8", "9-13"], [7, 7]),  # a cluster larger than a shard is split
+        (["0-6", "7-13"], [7, 7]),
+    ],
+)
+def test_rule_keeps_clusters(clusters: list[str], sizes: list[int]) -> None:
+    everything = (frozenset(range(14)),)
+    each = tuple(frozenset([cpu]) for cpu in range(14))
+    shards = shard(everything, everything, each, 8, pods(*clusters))
+    assert [len(pod) for pod in shards] == sizes
 
 
 def test_rule_keeps_siblings_llcs_and_nodes() -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Each patch of the series builds, and all KUnit cases that are there pass after it.
 
-Seen failing: with a patch that uses an undeclared name (test_compiles_for_smp), that adds a
-function without prototype and a parameter that is not documented (test_no_new_warning), that
-has a space at the end of a line (test_checkpatch), that refers to a page which isn't there and
-frees what may be NULL after asking (test_no_new_remark); with a kernel that prints no result
+Seen failing: with a patch that uses an undeclared name (test_compiles_for_smp), that has an
+unused variable (test_compiles_for), that adds a function without prototype and a parameter that
+is not documented (test_no_new_warning), that has a space at the end of a line (test_checkpatch),
+that refers to a page which isn't there (test_no_new_remark); with a kernel that prints no result
 (test_kunit).
 """
 
@@ -14,13 +14,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 from farm import Making, Need
-from needs import HOST_CORES, SOURCE, Boot, Kernel, UmlSeries
+from needs import HOST_CORES, OTHERS, SOURCE, Boot, Kernel, UmlSeries
 from needs import Suites as BootSuites
 
 from wqlab import checks
+from wqlab.arch import find_arch
 from wqlab.bases import Base
 from wqlab.kunit import Report, Uml, build_uml, run_uml
 from wqlab.places import BUILD
+from wqlab.problem import Skipped
 from wqlab.vm import Record
 
 # Each build has a checkout of its own: a few of them are enough.
@@ -80,6 +82,23 @@ class Compiled(Need):
     def make(self, farm: Making) -> None:
         with farm.place("patches") as place:
             checks.compiles(farm[SOURCE], self.patches, place, JOBS)
+
+
+@dataclass(frozen=True)
+class Elsewhere(Need):
+    """The warnings of the series compiled for another architecture."""
+
+    arch: str
+    cores = HOST_CORES
+    guess = 60.0
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> frozenset[str]:
+        arch, source = find_arch(self.arch), farm[SOURCE]
+        if arch.cross and not shutil.which(f"{arch.cross}gcc"):
+            raise Skipped(f"no {arch.cross}gcc: scripts/setup test installs it where it can")
+        with farm.place("patches") as place:
+            return checks.compiles(source, source.count(None), place, HOST_CORES, arch)
 
 
 @dataclass(frozen=True)
@@ -204,6 +223,18 @@ def test_kunit(made: Report, suites: Suites, each_case: Callable[[Report], None]
 
 def test_compiles_for_smp(made: None, compiled: Compiled) -> None:
     """Its making is the test."""
+
+
+@pytest.mark.parametrize(
+    "arch",
+    [
+        pytest.param(kernel.arch, marks=pytest.mark.needs(Elsewhere(kernel.arch)))
+        for kernel in OTHERS
+    ],
+)
+def test_compiles_for(made: frozenset[str], arch: str) -> None:
+    """Without a warning, as the base does."""
+    assert not made, "\n".join(sorted(made))
 
 
 @pytest.mark.needs(NewWarnings())

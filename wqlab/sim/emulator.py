@@ -12,9 +12,10 @@ from pathlib import Path
 
 from wqlab import apt
 from wqlab.apt import remove
+from wqlab.arch import find_arch
 from wqlab.obtain import kbuild_env
 from wqlab.places import CACHE, ROOT, VENV
-from wqlab.problem import Problem
+from wqlab.problem import Problem, Skipped
 from wqlab.run import check, lock, run, say
 from wqlab.vm import Emulator
 
@@ -112,6 +113,8 @@ def build_plugin(folder: Path, source: Path, plugin: Path) -> None:
 
 def emulator(name: str = "wqtime") -> tuple[Path, Path]:
     """The program and the plugin sim/NAME.c, built where the cache has not got them."""
+    if find_arch().name != "x86_64":
+        raise Skipped(f"on {find_arch().name} no machine is simulated: that takes ARCH=x86_64")
     folder = CACHE / PACKAGE
     with lock(PACKAGE):
         folder.mkdir(parents=True, exist_ok=True)
