@@ -85,6 +85,7 @@ class Gate:
     make: tuple[str, ...] = ()
     needs: str = ""
     since: str = ""
+    arch: str = ""
     quick: bool = False
 
 

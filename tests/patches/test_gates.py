@@ -13,6 +13,7 @@ from farm import Making, Need
 from needs import HOST_CORES, SOURCE
 
 from wqlab import checks
+from wqlab.arch import find_arch
 from wqlab.bases import Base, base_names
 
 JOBS = max(1, HOST_CORES // 2)
@@ -41,6 +42,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         missing = gate.needs and not shutil.which(gate.needs)
         if gate.since and base_names().index(base.name) < base_names().index(gate.since):
             marks.append(pytest.mark.skip(f"{gate.about}: not before {gate.since}"))
+        elif gate.arch not in ("", find_arch().name):
+            marks.append(pytest.mark.skip(f"{gate.about}: for {gate.arch}"))
         elif missing:
             marks.append(pytest.mark.skip(f"{gate.about}: no {gate.needs}"))
         else:
