@@ -34,6 +34,9 @@ TASKS = {
 WITHOUT = {
     "perf": "who waits for locks, and for how long, is not measured",
     "spin": "the models are not searched",
+    "clang": "the series is not compiled by clang",
+    "sphinx-build": "its documentation is not built",
+    "/usr/lib/python3/dist-packages/lava_common": "the definition for LAVA is not checked",
     "qemu-system-aarch64": "the series is not booted on arm64",
     "aarch64-linux-gnu-gcc": "the series is neither compiled nor booted on arm64",
     "pahole": "the module is not tried on Debian's own kernel",
