@@ -25,6 +25,7 @@ class Arch:
     kvm: str  # the same where KVM runs it
     many: str  # what more than 255 CPUs need, behind that
     levels: tuple[str, ...]  # of -smp, that the guest sees
+    nodes: int  # that its kernels know, 2^CONFIG_NODES_SHIFT
     hotplug: bool  # QEMU can add CPUs to a machine that runs
     append: str  # boot parameters: the console, and what emulation needs
     debian: str  # flavour of Debian's own kernel
@@ -54,6 +55,7 @@ ARCHES = (
         kvm="Nehalem",
         many=",+x2apic",
         levels=("sockets", "dies", "cores", "threads"),
+        nodes=64,
         hotplug=True,
         # A host that is busy delays the emulated timer, which the kernel takes for broken.
         append="console=ttyS0 no_timer_check",
@@ -74,6 +76,7 @@ ARCHES = (
         kvm="host",
         many="",
         levels=("sockets", "clusters", "cores", "threads"),
+        nodes=16,
         hotplug=False,
         append="console=ttyAMA0",
         debian="cloud-arm64",

@@ -53,6 +53,7 @@ UML = Arch(
     *("um", "", "um", "", "vmlinux", "vmlinux"),
     **dict.fromkeys(("qemu", "machine", "cpu", "kvm", "many", "append", "debian"), ""),
     levels=(),
+    nodes=0,
     hotplug=False,
 )
 

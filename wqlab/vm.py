@@ -403,9 +403,11 @@ def unfit(arch: Arch, scenario: Scenario, present: int | None = None) -> str:
     """Why there is no such machine of this architecture; "" if there is."""
     lacking = [level for level, count in scenario.smp.items() if count > 1]
     lacking = [level for level in lacking if level not in arch.levels]
+    if len(scenario.nodes) > arch.nodes:
+        lacking.append(f"more than {arch.nodes} nodes")
     if present and not arch.hotplug:
         lacking.append("CPUs that are added later")
-    return f"{arch.qemu} has no {' and no '.join(lacking)} for {arch.name}" if lacking else ""
+    return f"on {arch.name} there are no {' and no '.join(lacking)}" if lacking else ""
 
 
 def choose_accel(kernel: Kernel, scenario: Scenario) -> str:
