@@ -73,6 +73,7 @@ def test_series_are_written_as_mails(sending: Project) -> None:
         ({"1-some": letter("workqueue: Four")}, "has no patch 'workqueue: Four'"),
         ({"1-some": letter(THREE), "2-more": letter(TWO)}, f"has no patch '{TWO}'"),
         ({"1-some": "Last: " + THREE}, "does not begin with a line 'Subject: ...'"),
+        ({"1-some": letter(THREE, "workqueue: Nobody")}, "get_maintainer.pl failed"),
     ],
 )
 def test_wrong_letters(sending: Project, letters: dict[str, str], words: str) -> None:
@@ -80,6 +81,10 @@ def test_wrong_letters(sending: Project, letters: dict[str, str], words: str) ->
         path.unlink()
     for name, text in letters.items():
         write(sending.top / f"docs/letters/{name}.txt", text)
+        if "Nobody" in text:
+            write(sending.base / "scripts/get_maintainer.pl", "die;\n")
+            sending.git(sending.base, "commit", "-aq", "--amend", "--no-edit")
+            sending.git(sending.base, "tag", "-f", "base")
     done = sending.run("letters")
     assert done.returncode == 1
     assert words in done.stderr
