@@ -43,11 +43,11 @@ def test_modules_are_missing(record: Record) -> None:
 
 
 @pytest.mark.needs(Boot("nodes-1", "ktap", TEST, "ITEMS=0 TESTS=benchmark", timeout=300))
-def test_failure_is_told(record: Record) -> None:
-    *_, reason, result = record.lines
+def test_failure_is_told(made: Record) -> None:
+    *_, reason, result = made.lines
     assert reason.startswith("# test_workqueue cannot be loaded: ")
     assert result == "not ok 1 benchmark"
-    assert record.verdict == "fail"
+    assert made.verdict == "fail"
 
 
 @pytest.mark.tier("quick")

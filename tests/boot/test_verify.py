@@ -89,10 +89,14 @@ WATCH = 60  # seconds
     ],
 )
 def test_no_false_alarm(made: tuple[vm.Record, Counter[int], list[str]], kernel: Kernel) -> None:
-    """While work items are queued as fast as can be, and CPUs come and go."""
+    """While work items are queued as fast as can be, and CPUs come and go. Then stock lets strict
+    workers out of their pod, which is no false alarm."""
     record, statuses, alarms = made
     print(statuses, *record.lines, sep="\n")
     assert record.verdict == "pass", record.reason
+    if kernel == STOCK_LOADED:
+        alarms = [alarm for alarm in alarms if " may run on CPUs " not in alarm]
+        del statuses[1]
     assert not alarms and statuses.keys() == {0} and statuses[0] >= 10
 
 
