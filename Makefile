@@ -4,6 +4,7 @@
 # make bench       obtain, apply, build, boot, measure, report: stock, patched, mainline
 # make sim         the same kernels on a MACHINE with many CPUs, in simulated time
 # make validate    simulate what others have measured, and compare
+# make audit       read what all callers in a kernel's source ask of max_active
 # make report      report again, of several machines in one with FILES="A.json B.json"
 # make doctor      what is here, what is missing and what that prevents
 #
@@ -39,7 +40,7 @@ source = $(base) $(if $(KSRC),--ksrc '$(KSRC)')
 sizes = $(if $(SIZES),--sizes '$(SIZES)')
 quick = $(if $(QUICK),--quick)
 
-.PHONY: help local bench sim validate report doctor test test-quick test-full check kunit each \
+.PHONY: help local bench sim validate audit report doctor test test-quick test-full check kunit each \
 	torture models mutants debian tree refresh clean
 
 help:
@@ -53,6 +54,9 @@ sim:
 
 validate:
 	@scripts/wqlab validate $(source)
+
+audit:
+	@scripts/wqlab audit $(source)
 
 bench:
 	@scripts/wqlab bench $(source) $(quick) $(sizes)

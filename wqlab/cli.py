@@ -27,6 +27,7 @@ COMMANDS = {
     "counts": "count what items or hotplug cost, wakeups, or how many run at once, by kernel",
     "sim": "measure kernels on a machine with many CPUs, in simulated time",
     "validate": "simulate what others have measured, and compare",
+    "audit": "read what all callers in a kernel tree ask of max_active",
     "debian": "the benchmark module on Debian's own kernel",
     "mutants": "break the series on purpose, and say what notices",
     "report": "make tables and a page of results",
@@ -35,6 +36,7 @@ COMMANDS = {
 
 # The task of scripts/setup that a command needs, if not `bench`. These run on Python alone.
 TASKS = {
+    "audit": "audit",
     "doctor": "",
     "local": "",
     "obtain": "obtain",

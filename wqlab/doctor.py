@@ -28,11 +28,13 @@ TASKS = {
     "bench": "nothing can be measured in QEMU, and there are no reports",
     "sim": "no machine can be simulated",
     "test": "not all tests can run",
+    "audit": "no kernel tree can be audited",
     "local": "this machine cannot be measured with the kernel that it runs",
 }
 # Those that a task can do without
 WITHOUT = {
     "perf": "who waits for locks, and for how long, is not measured",
+    "spatch": "the audit is not tested",
     "spin": "the models are not searched",
     "pahole": "the module is not tried on Debian's own kernel",
 }

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0
+"""C expressions of integers: what they may come to on a machine.
+
+An expression has a set of values: a name that is assigned several, or a condition that nobody
+knows, gives each of them. Whoever evaluates says what names and calls are.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+
+Values = frozenset[int]
+
+MOST = 64  # values that are still told apart
+TOKEN = re.compile(
+    r"\s*(?:(?P<number>0[xX][0-9a-fA-F]+|\d+)[uUlL]*\b|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<string>\"(?:\\.|[^\"])*\")|(?P<sign><<|>>|->|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!?:<>()\[\],.]))"
+)
+
+
+class Unknown(Exception):
+    """It cannot be told what an expression comes to, and why."""
+
+
+@dataclass(frozen=True)
+class Number:
+    value: int
+
+
+@dataclass(frozen=True)
+class Name:
+    """A variable, or with `of` a member of something."""
+
+    name: str
+    of: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+    args: tuple["Node", ...]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """An operator and what it is applied to; "?" is the conditional."""
+
+    sign: str
+    parts: tuple["Node", ...]
+
+
+Node = Number | Name | Call | Sum
+
+LEVELS = [["||"], ["&&"], ["|"], ["^"], ["&"], ["==", "!="], ["<", ">", "<=", ">="], ["<<", ">>"]]
+LEVELS += [["+", "-"], ["*", "/", "%"]]
+TYPES = {"int", "unsigned", "long", "short", "char", "u8", "u16", "u32", "u64", "size_t", "signed"}
+TYPES |= {"unsigned int", "unsigned long", "uint32_t", "uint64_t", "uint", "s32", "s64"}
+
+
+def tokens(text: str) -> Iterator[str]:
+    at, text = 0, text.strip()
+    while at < len(text):
+        found = TOKEN.match(text, at)
+        if not found:
+            raise Unknown(f"'{text}' is not understood")
+        yield found["number"] or found["name"] or found["string"] or found["sign"]
+        at = found.end()
+
+
+class Parser:
+    """Of one expression."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.left = text, list(tokens(text))
+
+    def whole(self) -> Node:
+        found = self.conditional()
+        if self.left:
+            raise self.wrong()
+        return found
+
+    def wrong(self) -> Unknown:
+        return Unknown(f"'{self.text}' is not understood")
+
+    def take(self, *signs: str) -> str:
+        """The next token, if it is one of these; "" if not."""
+        return self.left.pop(0) if self.left and self.left[0] in signs else ""
+
+    def must(self, sign: str) -> None:
+        if not self.take(sign):
+            raise self.wrong()
+
+    def conditional(self) -> Node:
+        condition = self.binary(0)
+        if not self.take("?"):
+            return condition
+        if self.take(":"):  # GNU C: the condition itself, unless it is 0
+            return Sum("?:", (condition, self.conditional()))
+        yes = self.conditional()
+        self.must(":")
+        return Sum("?", (condition, yes, self.conditional()))
+
+    def binary(self, level: int) -> Node:
+        if level == len(LEVELS):
+            return self.unary()
+        found = self.binary(level + 1)
+        while sign := self.take(*LEVELS[level]):
+            found = Sum(sign, (found, self.binary(level + 1)))
+        return found
+
+    def unary(self) -> Node:
+        if sign := self.take("-", "~", "!", "+"):
+            return Sum(f"unary {sign}", (self.unary(),))
+        return self.postfix()
+
+    def cast(self) -> bool:
+        """Past a cast to an integer."""
+        words = []
+        for word in self.left[1:]:
+            if word == ")":
+                break
+            words.append(word)
+        if not words or not set(words) <= TYPES:
+            return False
+        del self.left[: len(words) + 2]
+        return True
+
+    def postfix(self) -> Node:
+        if not self.left:
+            raise self.wrong()
+        if self.left[0] == "(":
+            if self.cast():
+                return self.unary()
+            self.take("(")
+            found = self.conditional()
+            self.must(")")
+        else:
+            word = self.left.pop(0)
+            if word[0].isdigit():
+                return Number(int(word, 8 if re.fullmatch(r"0[0-7]+", word) else 0))
+            if not (word[0].isalpha() or word[0] == "_"):
+                raise self.wrong()
+            found = Name(word)
+        while sign := self.take("(", "[", "->", "."):
+            if sign == "(" and isinstance(found, Name) and not found.of:
+                found = Call(found.name, tuple(self.arguments()))
+            elif sign == "[":
+                self.conditional()
+                self.must("]")
+                raise Unknown(f"'{self.text}' is an element of an array")
+            elif sign != "(" and self.left:
+                found = Name(self.left.pop(0), of=True)
+            else:
+                raise self.wrong()
+        return found
+
+    def arguments(self) -> Iterator[Node]:
+        while not self.take(")"):
+            if self.left[:1] and self.left[0] in TYPES:  # as min_t has
+                while self.left and self.left[0] in TYPES:
+                    self.left.pop(0)
+            else:
+                yield self.conditional()
+            if not self.take(","):
+                self.must(")")
+                return
+
+
+def parse(text: str) -> Node:
+    return Parser(text).whole()
+
+
+def divided(a: int, b: int) -> int:
+    if not b:
+        raise Unknown("it divides by 0")
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+BINARY: dict[str, Callable[[int, int], int]] = {
+    "||": lambda a, b: int(bool(a or b)),
+    "&&": lambda a, b: int(bool(a and b)),
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "&": lambda a, b: a & b,
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b),
+    ">": lambda a, b: int(a > b),
+    "<=": lambda a, b: int(a <= b),
+    ">=": lambda a, b: int(a >= b),
+    "<<": lambda a, b: a << min(b, 64),
+    ">>": lambda a, b: a >> min(b, 64),
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": divided,
+    "%": lambda a, b: a - b * divided(a, b),
+    "?:": lambda a, b: a or b,
+}
+UNARY: dict[str, Callable[[int], int]] = {
+    "unary -": lambda a: -a,
+    "unary +": lambda a: a,
+    "unary ~": lambda a: ~a,
+    "unary !": lambda a: int(not a),
+}
+# What the kernel calls as functions, of integers
+FUNCTIONS: dict[str, Callable[..., int]] = {
+    **dict.fromkeys(("min", "min_t", "umin", "min3", "min_not_zero"), min),
+    **dict.fromkeys(("max", "max_t", "umax", "max3"), max),
+    **dict.fromkeys(("clamp", "clamp_t", "clamp_val"), lambda v, low, high: min(max(v, low), high)),
+    **dict.fromkeys(("READ_ONCE", "likely", "unlikely"), lambda v: v),
+    "DIV_ROUND_UP": lambda a, b: divided(a + b - 1, b),
+    "BIT": lambda n: 1 << min(n, 64),
+    "roundup_pow_of_two": lambda n: 1 << max(n - 1, 0).bit_length(),
+    "ilog2": lambda n: max(n, 1).bit_length() - 1,
+}
+
+
+def joined(sets: Iterable[Values]) -> Values:
+    found = frozenset(value for values in sets for value in values)
+    if len(found) > MOST:
+        raise Unknown(f"it has more than {MOST} values")
+    return found
+
+
+def applied(how: Callable[..., int], parts: list[Values]) -> Values:
+    """All that it comes to."""
+    found = set()
+    for values in product(*parts):
+        try:
+            found.add(how(*values))
+        except TypeError:
+            raise Unknown("a function has arguments that it does not take") from None
+    return joined([frozenset(found)])
+
+
+def evaluate(node: Node, known: Callable[[Name | Call], Values]) -> Values:
+    """What it may come to; `known` says what names and calls are, or raises Unknown."""
+    if isinstance(node, Number):
+        return frozenset({node.value})
+    if isinstance(node, Name):
+        return known(node)
+    if isinstance(node, Call):
+        if how := FUNCTIONS.get(node.name):
+            return applied(how, [evaluate(part, known) for part in node.args])
+        return known(node)
+    if node.sign == "?":
+        try:
+            conditions = {bool(value) for value in evaluate(node.parts[0], known)}
+        except Unknown:
+            conditions = {True, False}
+        which = [part for part, value in zip(node.parts[1:], (True, False), strict=True)
+                 if value in conditions]  # fmt: skip
+        return joined(evaluate(part, known) for part in which)
+    parts = [evaluate(part, known) for part in node.parts]
+    return applied(UNARY[node.sign] if len(parts) == 1 else BINARY[node.sign], parts)
+
+
+def shown(values: Values, most: int = 4) -> str:
+    """As "1", "1 or 8", "4 to 64"."""
+    ordered = sorted(values)
+    if len(ordered) > most:
+        return f"{ordered[0]} to {ordered[-1]}"
+    return " or ".join(str(value) for value in islice(ordered, most))
