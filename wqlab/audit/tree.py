@@ -48,18 +48,17 @@ def neat(text: str) -> str:
 
 @lru_cache(maxsize=2048)
 def code(path: Path) -> str:
-    """A file without its comments, and with nothing in its strings; all stays in its line."""
+    """A file without its comments and strings; all else stays where it is."""
     if not path.is_file():
         return ""
 
-    def blank(found: re.Match[str]) -> str:
-        text = found[0]
-        if text[0] in "\"'":
-            return text[0] + re.sub(r"[^\n]", " ", text[1:-1]) + text[-1]
-        return re.sub(r"[^\n]", " ", text)
-
     whole = r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
-    return re.sub(whole, blank, path.read_text(errors="replace"), flags=re.DOTALL)
+    return re.sub(
+        whole,
+        lambda found: re.sub(r"[^\n]", " ", found[0]),
+        path.read_text(errors="replace"),
+        flags=re.DOTALL,
+    )
 
 
 @dataclass(frozen=True)
