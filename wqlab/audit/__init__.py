@@ -94,7 +94,12 @@ def audit(source: Source, cpus: int, nodes: list[int], made: results.Made) -> Au
     if not sites:
         raise Problem(f"no workqueue is allocated in {source.version}: is it a kernel's source?")
     rows = [(one, row(one, resolver, known, cpus, nodes)) for one in sites]
-    limited = [one for one, found in rows if found.meanings and one.to]
+    # Where the limit is left to the kernel, it is far above what items need of each other.
+    limited = [
+        one
+        for one, found in rows
+        if found.meanings and max(found.active) < known.default and one.to
+    ]
     where = folders(tree, sorted({one.file for one in limited}))
     return Audit(
         schema=report.SCHEMA,
