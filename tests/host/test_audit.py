@@ -7,7 +7,7 @@ definitions of a macro taken for one; with an enumerator that counts from 1; wit
 counted as call sites; without the search by words, which finds what coccinelle does not parse;
 with a completion that anybody completes taken for one of the same workqueue; with --nodes that
 are more than --cpus; with a line of a stored CSV changed, and with a note of a caller that is
-not there.
+not there; and with a patch for a caller whose context is changed.
 """
 
 import csv
@@ -27,7 +27,7 @@ from wqlab.audit.expression import Call, Name, Unknown, Values, evaluate, parse,
 from wqlab.audit.limits import Constants, meaning, shares
 from wqlab.audit.report import Audit, Row
 from wqlab.audit.tree import calls_in, code, neat
-from wqlab.bases import load_base
+from wqlab.bases import base_names, load_base
 from wqlab.obtain import obtain
 from wqlab.places import ROOT
 
@@ -276,7 +276,8 @@ def test_stored_audit(path: Path) -> None:
 
 def test_notes_are_of_callers() -> None:
     """Each of them, in one kernel at least."""
-    there = {(row.file, row.name) for path in STORED for row in report.load(path).rows}
+    rows = [row for path in STORED for row in report.load(path).rows]
+    there = {(row.file, name) for row in rows for name in ("", row.name)}
     assert not [note for note in report.load_notes() if (note.file, note.name) not in there]
 
 
@@ -314,3 +315,17 @@ def test_whole_tree(path: Path) -> None:
         assert abs(len(found.rows) - len(stored.rows)) < 20
         return
     assert replace(found, coccinelle=stored.coccinelle) == stored
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize(
+    "patch", sorted((ROOT / "docs/audit").glob("*.patch")), ids=lambda p: p.stem
+)
+def test_patches_for_callers_apply(patch: Path) -> None:
+    """To mainline."""
+    repo = obtain(load_base(base_names()[-1])).repo
+    done = subprocess.run(
+        ["git", "-C", repo, "apply", "--check", patch],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr

@@ -102,8 +102,8 @@ class Note:
     """What reading the caller has shown."""
 
     file: str
-    name: str  # of the workqueue
     advice: str
+    name: str = ""  # of the workqueue, if not all of the file
     reported: str = ""  # the limit that max_active-report.txt has it with
 
 
@@ -116,9 +116,9 @@ def load_notes(path: Path = NOTES) -> list[Note]:
 
 def advice(row: Row, notes: Iterable[Note]) -> str:
     """What a maintainer should do."""
-    for note in notes:
-        if note.file == row.file and note.name == row.name:
-            return note.advice
+    of_file = {note.name: note.advice for note in notes if note.file == row.file}
+    if note := of_file.get(row.name, of_file.get("")):
+        return note
     return next((ADVICE[key] for key in ADVICE if key in row.findings), "")
 
 
