@@ -140,7 +140,10 @@ def load(path: Path) -> Audit:
 
 
 def dumps(audit: Audit) -> str:
-    return json.dumps(asdict(audit), indent=1) + "\n"
+    """JSON, a line for each row."""
+    head = asdict(audit)
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in head.pop("rows"))
+    return f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{rows}\n ]\n}}\n'
 
 
 def as_csv(audit: Audit, notes: Iterable[Note]) -> str:
