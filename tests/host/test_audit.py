@@ -7,7 +7,8 @@ definitions of a macro taken for one; with an enumerator that counts from 1; wit
 counted as call sites; without the search by words, which finds what coccinelle does not parse;
 with a completion that anybody completes taken for one of the same workqueue; with --nodes that
 are more than --cpus; with a line of a stored CSV changed, and with a note of a caller that is
-not there; and with a patch for a caller whose context is changed.
+not there; with a reported caller sought by its first call only, with the note of a file taken
+before that of a workqueue; and with a patch for a caller whose context is changed.
 """
 
 import csv
@@ -25,11 +26,12 @@ import pytest
 from wqlab.audit import audit, report
 from wqlab.audit.expression import Call, Name, Unknown, Values, evaluate, parse, shown
 from wqlab.audit.limits import Constants, meaning, shares
-from wqlab.audit.report import Audit, Row
+from wqlab.audit.report import Audit, Kernel, Note, Row
 from wqlab.audit.tree import calls_in, code, neat
 from wqlab.bases import base_names, load_base
 from wqlab.obtain import obtain
 from wqlab.places import ROOT
+from wqlab.results import Made
 
 SMALL = ROOT / "tests/data/audit"
 STORED = sorted((ROOT / "results/audit").glob("*.json"))
@@ -254,6 +256,31 @@ def test_a_tree_without_workqueues(tmp_path: Path) -> None:
     done = wqlab(tmp_path, "--ksrc", tree, "--out", tmp_path / "out")
     assert done.returncode == 1
     assert "no workqueue is allocated in 6.12.0-made-up" in done.stderr.splitlines()[-1]
+
+
+def test_reported_callers() -> None:
+    """dm-crypt has two calls with one name."""
+    one = Row("a.c", 5, "f", "alloc_workqueue", "x", "WQ_UNBOUND", "1", "unbound")
+    two = replace(one, line=9, limit="num_online_cpus()")
+    notes = [Note("a.c", "do", name, "num_online_cpus()") for name in ("x", "y")]
+
+    def states(*rows: Row) -> list[str]:
+        audit = Audit(1, Made("", "", None), "", Kernel("", "", 512, 256, 8), 64, list(rows))
+        return [state for _, _, state, _ in report.reported(audit, notes)]
+
+    gone = "changed: it is not there any more"
+    assert states(one, two) == ["found in line 9: unbound, num_online_cpus()", gone]
+    assert states(one) == ["changed: 1 in line 5, not num_online_cpus()", gone]
+
+
+def test_advice() -> None:
+    """That of a note for the workqueue, or for the file, or by what was found."""
+    row = Row("a.c", 5, "f", "alloc_workqueue", "x", "", "1", findings=["narrower", "serial"])
+    notes = [Note("a.c", "of file"), Note("a.c", "of x", "x"), Note("b.c", "of y", "y")]
+    assert report.advice(row, notes) == "of x"
+    assert report.advice(replace(row, name="z"), notes) == "of file"
+    assert report.advice(replace(row, file="b.c"), notes) == report.ADVICE["serial"]
+    assert report.advice(replace(row, file="b.c", findings=[]), notes) == ""
 
 
 # --- whole trees ------------------------------------------------------------------------------

@@ -204,8 +204,8 @@ def reported(audit: Audit, notes: Iterable[Note]) -> list[list[str]]:
         found = [row for row in audit.rows if (row.file, row.name) == (note.file, note.name)]
         if not found:
             state = "changed: it is not there any more"
-        elif all(row.limit == note.reported for row in found):
-            state = f"found in line {found[0].line}: {found[0].kind}, {note.reported}"
+        elif same := [row for row in found if row.limit == note.reported]:
+            state = f"found in line {same[0].line}: {same[0].kind}, {note.reported}"
         else:
             now = ", ".join(f"{row.limit} in line {row.line}" for row in found)
             state = f"changed: {now}, not {note.reported}"
