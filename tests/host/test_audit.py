@@ -5,6 +5,7 @@ Seen failing: with shares of nodes rounded down, or without their floor; with `|
 what was there before; with a member of another file taken before one of the same; with the two
 definitions of a macro taken for one; with an enumerator that counts from 1; with macros' bodies
 counted as call sites; without the search by words, which finds what coccinelle does not parse;
+with any arguments of those taken for constants; with workqueues of one name taken for one;
 with a completion that anybody completes taken for one of the same workqueue; with --nodes that
 are more than --cpus; with a line of a stored CSV changed, and with a note of a caller that is
 not there; with a reported caller sought by its first call only, with the note of a file taken
@@ -14,6 +15,7 @@ before that of a workqueue; and with a patch for a caller whose context is chang
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,7 +29,7 @@ from wqlab.audit import audit, report
 from wqlab.audit.expression import Call, Name, Unknown, Values, evaluate, parse, shown
 from wqlab.audit.limits import Constants, meaning, shares
 from wqlab.audit.report import Audit, Kernel, Note, Row
-from wqlab.audit.tree import calls_in, code, neat
+from wqlab.audit.tree import arguments, calls_in, code, neat
 from wqlab.bases import base_names, load_base
 from wqlab.obtain import obtain
 from wqlab.places import ROOT
@@ -109,7 +111,20 @@ def test_words_of_code(tmp_path: Path) -> None:
         '/* f(1) */ f(2); s = "f(3)"; // f(4)\n\'"\'; f\n(5); x.f(6); p->f(7); of(8);\n'
         "void f(const char *name);\n"
     )
-    assert list(calls_in(code(file), ["f"])) == [(1, "f"), (2, "f")]
+    text, whole = code(file), file.read_text()
+    found = list(calls_in(text, ["f"]))
+    assert [(line, name) for line, name, _ in found] == [(1, "f"), (2, "f")]
+    assert [arguments(text, whole, at) for _, _, at in found] == [("2",), ("5",)]
+
+
+def test_arguments() -> None:
+    def of(whole: str) -> tuple[str, ...]:
+        return arguments(re.sub('"[^"]*"', lambda one: " " * len(one[0]), whole), whole, 1)
+
+    assert of('f("a, (b", A | B, min(1, 2), x[3, 4]) + g(5)') == (
+        '"a, (b"', "A | B", "min(1, 2)", "x[3, 4]"
+    )  # fmt: skip
+    assert of('f("a", 1') == ()
 
 
 # --- limits -----------------------------------------------------------------------------------
@@ -182,6 +197,8 @@ ANSWERS = {
     "on-second": ("unbound", [64], ["cpus", "wider"]),
     "both": ("unbound", [1], ["serial", "narrower", "each-other"]),
     "other": ("unbound", [2], ["narrower"]),
+    "constant": ("unbound", [3], ["narrower"]),  # which coccinelle does not parse
+    "elsewhere": ("unbound", [2], ["narrower"]),
 }
 UNRESOLVED = {
     "stepped": "steps changes in steps or through a pointer (drivers/a/names.c:39)",
@@ -210,7 +227,7 @@ def test_no_call_is_left_out(small: Audit) -> None:
     rest = [row for row in small.rows if row.name not in {*ANSWERS, *UNRESOLVED}]
     assert [(row.place, row.why) for row in rest] == [
         ("drivers/a/a.h:14", "it is in a macro"),
-        ("drivers/b/garbled.c:6", "coccinelle does not parse what is around it"),
+        ("drivers/b/garbled.c:7", "coccinelle does not parse what is around it"),
     ]
 
 

@@ -9,6 +9,7 @@ an earlier run's JSON.
 """
 
 import argparse
+from collections import Counter
 from pathlib import Path
 
 from wqlab import results
@@ -58,7 +59,7 @@ def row(one: Site, resolver: Resolver, known: Constants, cpus: int, nodes: list[
     always = [
         name
         for name, bit in sorted(known.flags.items())
-        if bit and "WQ_AFFN" not in name and name not in INTERNAL
+        if bit.bit_count() == 1 and "WQ_AFFN" not in name and name not in INTERNAL
         and all(value & bit for value in flags)
     ]  # fmt: skip
     return _with(
@@ -76,9 +77,9 @@ def _with(found: Row, **more: object) -> Row:
     return Row(**{**vars(found), **more})  # type: ignore[arg-type]
 
 
-def waiting(found: Row, to: str, folder: Folder) -> Row:
-    """With what its items wait for."""
-    each_other, any_of = folder.waits(last_word(to))
+def waiting(found: Row, to: str, folder: Folder, shared: bool) -> Row:
+    """With what its items wait for; `shared` is whether others in the folder have its name."""
+    each_other, any_of = folder.waits(last_word(to), found.file if shared else "")
     if not each_other and not any_of:
         return found
     findings = [*found.findings, "each-other" if each_other else "waits"]
@@ -100,6 +101,10 @@ def audit(source: Source, cpus: int, nodes: list[int], made: results.Made) -> Au
         for one, found in rows
         if found.meanings and max(found.active) < known.default and one.to
     ]
+    named = Counter(
+        (str(Path(file).parent), last_word(to))
+        for file, to in {(one.file, last_word(one.to)) for one in sites if one.to}
+    )
     where = folders(tree, sorted({one.file for one in limited}))
     return Audit(
         schema=report.SCHEMA,
@@ -108,7 +113,14 @@ def audit(source: Source, cpus: int, nodes: list[int], made: results.Made) -> Au
         kernel=Kernel(source.version, source.tree_id, known.most, known.default, known.least),
         cpus=cpus,
         rows=[
-            waiting(found, one.to, where[Path(one.file).parent]) if one in limited else found
+            waiting(
+                found,
+                one.to,
+                where[Path(one.file).parent],
+                named[str(Path(one.file).parent), last_word(one.to)] > 1,
+            )
+            if one in limited
+            else found
             for one, found in rows
         ],
     )

@@ -110,6 +110,8 @@ class Parser:
         return found
 
     def unary(self) -> Node:
+        if self.take("*", "&"):
+            raise Unknown(f"'{self.text}' goes through a pointer")
         if sign := self.take("-", "~", "!", "+"):
             return Sum(f"unary {sign}", (self.unary(),))
         return self.postfix()
@@ -210,7 +212,10 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("max", "max_t", "umax", "max3"), max),
     **dict.fromkeys(("clamp", "clamp_t", "clamp_val"), lambda v, low, high: min(max(v, low), high)),
     **dict.fromkeys(("READ_ONCE", "likely", "unlikely"), lambda v: v),
-    "DIV_ROUND_UP": lambda a, b: divided(a + b - 1, b),
+    **dict.fromkeys(
+        ("DIV_ROUND_UP", "DIV_ROUND_UP_ULL", "DIV_ROUND_UP_SECTOR_T"),
+        lambda a, b: divided(a + b - 1, b),
+    ),
     "BIT": lambda n: 1 << min(n, 64),
     "roundup_pow_of_two": lambda n: 1 << max(n - 1, 0).bit_length(),
     "ilog2": lambda n: max(n, 1).bit_length() - 1,

@@ -9,8 +9,18 @@ from pathlib import Path
 
 from wqlab.audit.expression import Unknown, Values, parse
 from wqlab.audit.limits import Constants
-from wqlab.audit.resolve import Counts, Given, Resolver, Scope, Waiting
-from wqlab.audit.tree import Found, Tree, calls_in
+from wqlab.audit.resolve import (
+    CONSTANT,
+    CPUS,
+    NODES,
+    ONLINE,
+    Counts,
+    Given,
+    Resolver,
+    Scope,
+    Waiting,
+)
+from wqlab.audit.tree import Found, Tree, arguments, calls_in
 from wqlab.problem import Problem
 
 HEADER = "include/linux/workqueue.h"
@@ -18,6 +28,7 @@ HEADER = "include/linux/workqueue.h"
 HOME = (HEADER, "include/drm/drm_managed.h")
 ROUNDS = 12
 SOME = Counts(16, 2)  # a machine to try expressions on
+UNPARSED = "coccinelle does not parse what is around it"
 
 
 @dataclass(frozen=True)
@@ -148,16 +159,28 @@ def find(tree: Tree) -> list[Site]:
     ]
     seen = Counter((one.file, one.line, one.call) for one in sites)
     for file in files:
-        for line, name in calls_in(tree.text(file), ALLOCATORS):
+        text = tree.text(file)
+        for line, name, at in calls_in(text, ALLOCATORS):
             if seen[file, line, name] > 0:
                 seen[file, line, name] -= 1
-                continue
-            if is_macro(tree, file, line):
-                why = "it is in a macro"
+            elif is_macro(tree, file, line):
+                scope = Scope(file)
+                sites.append(Site(file, line, "", name, "", "", "", scope, why="it is in a macro"))
             else:
-                why = wrong.get(file, "coccinelle does not parse what is around it")
-            sites.append(Site(file, line, "", name, "", "", "", Scope(file), why=why))
+                whole = (tree.path / file).read_text(errors="replace")
+                call = Found("call", file, line, "", name, arguments(text, whole, at))
+                sites.append(unparsed(site(call, ""), wrong.get(file, UNPARSED)))
     return sorted(sites, key=lambda one: one.order)
+
+
+def unparsed(one: Site, why: str) -> Site:
+    """A call that coccinelle has not. Its function is not known, so its arguments must be
+    constants."""
+    known = {*ONLINE, *CPUS, *NODES}
+    named = re.findall(r"\b[A-Za-z_]\w*\b", f"{one.flags} {one.limit}")
+    if one.why or not all(name in known or CONSTANT.fullmatch(name) for name in named):
+        return replace(one, why=why)
+    return one
 
 
 def is_macro(tree: Tree, file: str, line: int) -> bool:

@@ -156,14 +156,31 @@ def _found(line: dict[str, Any]) -> Found:
     for key in ("to", "value"):
         if key in line:
             line[key] = neat(line[key])
+    if "op" in line:  # attributes of a declaration may be ahead of it
+        line["op"] = line["op"].split()[-1]
     if "args" in line:
         line["args"] = tuple(neat(arg) for arg in line["args"])
     return Found(**line)
 
 
-def calls_in(text: str, names: Collection[str]) -> Iterator[tuple[int, str]]:
-    """The line and the name of each call in text that `code` gave, other than prototypes and
-    definitions, as far as this can be told by looking at words."""
+def arguments(text: str, whole: str, at: int) -> tuple[str, ...]:
+    """Those of the call whose parenthesis opens there; `whole` has the strings, which text has
+    blanked. None at all if it does not end."""
+    found, start, depth = [], at + 1, 0
+    for number in range(at, len(text)):
+        sign = text[number]
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth == 0 or (depth == 1 and sign == ","):
+            found.append(neat(whole[start:number]))
+            start = number + 1
+        if depth == 0:
+            return tuple(found)
+    return ()
+
+
+def calls_in(text: str, names: Collection[str]) -> Iterator[tuple[int, str, int]]:
+    """Line, name and where the arguments begin, of each call in text that `code` gave, other
+    than prototypes and definitions, as far as this can be told by looking at words."""
     pattern = rf"(?<![\w>.])({'|'.join(sorted(names))})\s*\((?!\s*(?:const|struct|void)\b)"
     for found in re.finditer(pattern, text):
-        yield text.count("\n", 0, found.start()) + 1, found[1]
+        yield text.count("\n", 0, found.start()) + 1, found[1], found.end() - 1

@@ -57,23 +57,26 @@ def last_word(text: str) -> str:
 class Folder:
     """What is done with items in one folder."""
 
-    items: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # of a workqueue
+    # of a workqueue, and the file that they are queued in
+    items: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     runs: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # an item
     calls: list[Found] = field(default_factory=list)  # that wait, or end a wait
 
     def take(self, one: Found) -> None:
         if at := QUEUE.get(one.name):
             if len(one.args) > max(at):
-                self.items[last_word(one.args[at[0]])].add(last_word(one.args[at[1]]))
+                item = last_word(one.args[at[1]])
+                self.items[last_word(one.args[at[0]])].add((item, one.file))
         elif one.name in INIT:
             if len(one.args) > 1:
                 self.runs[last_word(one.args[0])].add(last_word(one.args[1]))
         elif one.args:
             self.calls.append(one)
 
-    def waits(self, workqueue: str) -> tuple[list[str], list[str]]:
-        """Of its items, those that wait for others of it, and those that wait for anything."""
-        items = self.items.get(workqueue, set())
+    def waits(self, workqueue: str, file: str = "") -> tuple[list[str], list[str]]:
+        """Of its items, those that wait for others of it, and those that wait for anything. With
+        a file, only what is queued there is an item of it: others have one of the same name."""
+        items = {item for item, where in self.items.get(workqueue, ()) if file in ("", where)}
         functions = {name for item in items for name in self.runs.get(item, ())}
         mine = [one for one in self.calls if one.function in functions]
         each_other, any_of = [], []

@@ -3,5 +3,6 @@
 int garbled_init(struct b *b)
 {
 	for_each_of_these(b, { if (
-	b->garbled = alloc_workqueue("garbled", WQ_UNBOUND, 3);
+	b->constant = alloc_workqueue("constant", WQ_UNBOUND, 3);
+	b->garbled = alloc_workqueue("garbled", WQ_UNBOUND, three);
 	} }
