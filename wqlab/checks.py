@@ -29,8 +29,6 @@ DOCUMENT = "Documentation/core-api/workqueue.rst"
 WARNING = re.compile(
     r"^(?:\S*/)?(\w*workqueue(?:_kunit)?\.[ch]|wqtorture\.c):\d+(?::\d+)?(:.*(?:warning|error):.*)"
 )
-# FILE:LINE:COLUMN-COLUMN: of coccicheck
-MATCH = re.compile(r"^(?:\S*/)?(\w*workqueue(?:_kunit)?\.[ch]|wqtorture\.c):\d+:\d+-\d+(:.*)")
 # of Sphinx
 REMARK = re.compile(r"^(?:\S*/)?(index\.rst|workqueue\.[ch]):\d+(: .*)")
 LIMIT = 1800.0  # seconds
@@ -145,19 +143,6 @@ def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> 
     if not ran and "sparse is not available or not up to date" not in text:
         raise Problem(f"sparse was not run: see {job.log}")
     return Warnings(about(text), ran)
-
-
-def coccicheck(source: Source, patches: int | None, place: str, jobs: int = 0) -> frozenset[str]:
-    """What the kernel's semantic patches find in the files of the series, without lines."""
-    with source.hold(patches, place) as tree:
-        job = configured(source, tree, patches, place, jobs)
-        names = objects(tree)
-        for name in names:
-            (job.obj / name).unlink(missing_ok=True)
-        check = ("C=1", "CHECK=scripts/coccicheck", "MODE=report")
-        job.make("coccicheck", *check, *names, wrong="the build failed")
-        text = job.log.read_text(errors="replace")
-    return frozenset(match[1] + match[2] for match in map(MATCH.match, text.splitlines()) if match)
 
 
 def documentation(source: Source, patches: int | None) -> frozenset[str]:

@@ -124,19 +124,13 @@ class NewWarnings(Need):
 
 @dataclass(frozen=True)
 class Remarks(Need):
-    """What Sphinx or coccicheck say of the series and do not say of the base."""
+    """What Sphinx says of the series and does not say of the base."""
 
-    tool: str
-    cores = JOBS
     before = (SOURCE,)
 
     def make(self, farm: Making) -> frozenset[str]:
         source = farm[SOURCE]
-        if self.tool == "sphinx-build":
-            return checks.documentation(source, None) - checks.documentation(source, 0)
-        with farm.place("patches") as place:
-            before = checks.coccicheck(source, 0, place, JOBS)
-            return checks.coccicheck(source, None, place, JOBS) - before
+        return checks.documentation(source, None) - checks.documentation(source, 0)
 
 
 @dataclass(frozen=True)
@@ -195,23 +189,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         tiers = dict.fromkeys(built, "full")
         needs = params(built, lambda number: booted(base, number), tiers)
         metafunc.parametrize("booted", needs)
-    if "remarks" in metafunc.fixturenames:
-        tools = {"sphinx-build": "test", "spatch": "full"}
-        metafunc.parametrize(
-            "remarks",
-            [
-                pytest.param(
-                    tool,
-                    marks=[
-                        pytest.mark.needs(Remarks(tool))
-                        if shutil.which(tool)
-                        else pytest.mark.skip(f"no {tool} here"),
-                        pytest.mark.tier(tier),
-                    ],
-                )
-                for tool, tier in tools.items()
-            ],
-        )
     if "checked" in metafunc.fixturenames:
         every = [patch.number for patch in base.patches]
         metafunc.parametrize("checked", params(every, Checkpatch, dict.fromkeys(every, "quick")))
@@ -245,8 +222,13 @@ def test_no_new_warning(made: checks.Warnings) -> None:
         pytest.skip("no warning of W=1 and kernel-doc, but this kernel needs a newer sparse")
 
 
-def test_no_new_remark(made: frozenset[str], remarks: str) -> None:
-    """Of Sphinx about the documentation, and of the kernel's semantic patches."""
+@(
+    pytest.mark.needs(Remarks())
+    if shutil.which("sphinx-build")
+    else pytest.mark.skip("no sphinx-build here")
+)
+def test_no_new_remark(made: frozenset[str]) -> None:
+    """Of Sphinx about the documentation."""
     assert not made, "\n".join(sorted(made))
 
 
