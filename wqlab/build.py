@@ -163,8 +163,11 @@ class Job:
             errors = [line for line in lines if re.search(r"error|undefined|Error \d", line)]
             raise Problem("\n".join([f"{wrong}: see {self.log}", *(errors[:5] or lines[-15:])]))
 
-    def configure(self, label: str, flavour: Flavour, lines: list[str]) -> None:
-        """Stays what it is where neither what is wanted nor what there is has changed."""
+    def configure(
+        self, label: str, flavour: Flavour, lines: list[str], firm: list[str] | None = None
+    ) -> None:
+        """Stays what it is where neither what is wanted nor what there is has changed. None of the
+        `firm` lines, or else of all, may be lost to what they depend on."""
         kconfig = asked(self.tree, "ls-files", "-s", "--", "*Kconfig*", "kernel/configs/*")
         text = "\n".join([*lines, kconfig, compiler(self.arch), *self.args])
         key = hashlib.sha256(text.encode()).hexdigest()
@@ -176,7 +179,7 @@ class Job:
         with config.open("a") as file:
             file.write("\n".join(lines) + "\n")
         self.make(f"completing the configuration of {label}", "olddefconfig")
-        without = lost(lines, config.read_text().splitlines())
+        without = lost(lines if firm is None else firm, config.read_text().splitlines())
         if without:
             raise Problem(
                 f"the final configuration lost {' '.join(without)}: what do they depend on?"

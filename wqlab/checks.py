@@ -110,8 +110,8 @@ def pass_gate(source: Source, gate: Gate, patches: int | None, place: str, jobs:
         job.log.write_text("")
         paths = fragments(flavour, arch) if gate.fragments else []
         lines = wanted(source, source.count(patches), paths)
-        lines += [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)]
-        job.configure(f"{source.version} ({flavour.name})", flavour, lines)
+        firm = [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)]
+        job.configure(f"{source.version} ({flavour.name})", flavour, lines + firm, firm)
         names = objects(tree) if gate.fragments else [FILES[0].replace(".c", ".o")]
         job.make(f"compiling for {gate.name}", *names, wrong=f"no {gate.name}: {gate.about}")
 
