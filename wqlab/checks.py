@@ -34,44 +34,6 @@ REMARK = re.compile(r"^(?:\S*/)?(index\.rst|workqueue\.[ch]):\d+(: .*)")
 LIMIT = 1800.0  # seconds
 
 
-def objects(tree: Path) -> list[str]:
-    return [name.replace(".c", ".o") for name in FILES if (tree / name).is_file()]
-
-
-def configured(
-    source: Source, tree: Path, patches: int | None, place: str, jobs: int, arch: Arch | None = None
-) -> Job:
-    arch = arch or find_arch()
-    obj = source.place(place) / f"{arch.name}-check"
-    obj.mkdir(parents=True, exist_ok=True)
-    job = Job(tree, obj, arch, jobs)
-    job.log.write_text("")
-    lines = wanted(source, source.count(patches), fragments(FLAVOUR, arch))
-    job.configure(f"{source.version} ({FLAVOUR.name})", FLAVOUR, lines)
-    return job
-
-
-def compiles(
-    source: Source, patches: int, place: str, jobs: int = 0, arch: Arch | None = None
-) -> frozenset[str]:
-    """The warnings with which the files of the series compile for SMP with its first patches;
-    Problem if they do not. What was compiled before is not compiled again, but for another
-    architecture than the usual one."""
-    with source.hold(patches, place) as tree:
-        job = configured(source, tree, patches, place, jobs, arch)
-        names = objects(tree)
-        for name in names if arch else []:
-            (job.obj / name).unlink(missing_ok=True)
-        job.make(f"compiling {patches} patches", *names, wrong="it does not compile")
-        return about(job.log.read_text(errors="replace"))
-
-
-def about(text: str) -> frozenset[str]:
-    """The warnings in it about the files of the series, without the numbers of their lines."""
-    found = (WARNING.match(line) for line in text.splitlines())
-    return frozenset(match[1] + match[2] for match in found if match)
-
-
 @dataclass(frozen=True)
 class Gate:
     """A configuration in which the series has to compile: an entry of configs/gates.toml."""
@@ -99,19 +61,59 @@ def gates() -> list[Gate]:
     return made
 
 
+def objects(tree: Path) -> list[str]:
+    return [name.replace(".c", ".o") for name in FILES if (tree / name).is_file()]
+
+
+def configured(
+    source: Source,
+    tree: Path,
+    patches: int | None,
+    place: str,
+    jobs: int,
+    arch: Arch | None = None,
+    gate: Gate | None = None,
+) -> Job:
+    """A build for SMP, or for a gate, of which nothing is made yet."""
+    arch = arch or find_arch()
+    name = f"gate-{gate.name}" if gate else FLAVOUR.name
+    flavour = Flavour(name, gate.about, gate.fragments) if gate else FLAVOUR
+    obj = source.place(place) / f"{arch.name}-{name}"
+    obj.mkdir(parents=True, exist_ok=True)
+    job = Job(tree, obj, arch, jobs, gate.make if gate else ())
+    job.log.write_text("")
+    paths = fragments(flavour, arch) if flavour.fragments else []
+    lines = wanted(source, source.count(patches), paths)
+    firm = [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)] if gate else None
+    job.configure(f"{source.version} ({name})", flavour, lines + (firm or []), firm)
+    return job
+
+
+def compiles(
+    source: Source, patches: int, place: str, jobs: int = 0, arch: Arch | None = None
+) -> frozenset[str]:
+    """The warnings with which the files of the series compile for SMP with its first patches;
+    Problem if they do not. What was compiled before is not compiled again, but for another
+    architecture than the usual one."""
+    with source.hold(patches, place) as tree:
+        job = configured(source, tree, patches, place, jobs, arch)
+        names = objects(tree)
+        for name in names if arch else []:
+            (job.obj / name).unlink(missing_ok=True)
+        job.make(f"compiling {patches} patches", *names, wrong="it does not compile")
+        return about(job.log.read_text(errors="replace"))
+
+
+def about(text: str, pattern: re.Pattern[str] = WARNING) -> frozenset[str]:
+    """The warnings in it about the files of the series, without the numbers of their lines."""
+    found = map(pattern.match, text.splitlines())
+    return frozenset(match[1] + match[2] for match in found if match)
+
+
 def pass_gate(source: Source, gate: Gate, patches: int | None, place: str, jobs: int = 0) -> None:
     """The files of the series compile without a warning; Problem if not."""
-    arch = find_arch()
-    flavour = Flavour(f"gate {gate.name}", gate.about, gate.fragments)
     with source.hold(patches, place) as tree:
-        obj = source.place(place) / f"{arch.name}-gate-{gate.name}"
-        obj.mkdir(parents=True, exist_ok=True)
-        job = Job(tree, obj, arch, jobs, gate.make)
-        job.log.write_text("")
-        paths = fragments(flavour, arch) if gate.fragments else []
-        lines = wanted(source, source.count(patches), paths)
-        firm = [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)]
-        job.configure(f"{source.version} ({flavour.name})", flavour, lines + firm, firm)
+        job = configured(source, tree, patches, place, jobs, gate=gate)
         names = objects(tree) if gate.fragments else [FILES[0].replace(".c", ".o")]
         job.make(f"compiling for {gate.name}", *names, wrong=f"no {gate.name}: {gate.about}")
 
@@ -153,24 +155,24 @@ def documentation(source: Source, patches: int | None) -> frozenset[str]:
         page.parent.mkdir()
         shutil.copy(tree / DOCUMENT, page)
         shutil.copy(tree / "MAINTAINERS", folder)
+        settings = {
+            "kerneldoc_srctree": tree,
+            "kerneldoc_bin": tree / "scripts/kernel-doc",
+            "version": 0,
+            "release": 0,
+        }
         done = run(
             [
                 *("sphinx-build", "-q", "-b", "dummy", "-c", tree / "Documentation"),
-                *(
-                    "-D",
-                    f"kerneldoc_srctree={tree}",
-                    "-D",
-                    f"kerneldoc_bin={tree}/scripts/kernel-doc",
-                ),
-                *("-D", "version=0", "-D", "release=0", page.parent, f"{folder}/out"),
+                *(f"-D{name}={value}" for name, value in settings.items()),
+                *(page.parent, f"{folder}/out"),
             ],
             limit=300,
             env=os.environ | {"srctree": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
         )
     if done.status:
         raise Problem(f"sphinx-build ended with status {done.status}: {done.output[-500:]}")
-    found = map(REMARK.match, done.output.splitlines())
-    return frozenset(match[1] + match[2] for match in found if match)
+    return about(done.output, REMARK)
 
 
 def checkpatch(tree: Path, patch: Patch) -> str:
