@@ -22,6 +22,11 @@ ask() {
 	[ "$answer" = go ] || fail "the host answered \"$answer\""
 }
 
+# uptime: seconds since this machine was started
+uptime() {
+	cut -d . -f 1 /proc/uptime
+}
+
 # argument NAME: what follows NAME= on the kernel command line, up to a space
 argument() {
 	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"

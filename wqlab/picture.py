@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Draw a machine: its CPUs by node, last-level cache and core, and the pods of each affinity scope.
 
-DUMP is what wq_dump.py has printed, with --json or without. Given what `wq_contention.py --json` has, too, the last row has
-the pools of a workqueue, the darker the more often their lock was waited for. Writes one SVG, to
-stdout if no file is named.
+DUMP is what wq_dump.py has printed, with --json or without. Given what `wq_contention.py --json`
+has, too, the last row has the pools of a workqueue, the darker the more often their lock was waited
+for. Writes one SVG, to stdout if no file is named.
 """
 
 import argparse

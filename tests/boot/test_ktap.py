@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a fleet runs on machines of its own: guest/jobs/ktap, and fleet/*.yaml for LAVA.
 
-Seen failing: with a kernel of which a mutant loses flushes (torture), with items that are counted as
-lost (benchmark), with the plan left out; with a step that is no list, and a format that LAVA doesn't
-know.
+Seen failing: with tests called by the names of their modules; with a definition without steps, and
+with a format that LAVA doesn't know.
 """
 
 import subprocess
