@@ -7,7 +7,8 @@ workers of a workqueue whose scope is strict. One does not imply the other.
 Seen failing: against a kernel without the cache_shard scope; and with QEMU given
 another machine than the scenario's, which stands for a kernel that splits
 siblings (smt-26x2 without threads), lets a shard cross an LLC (llc-2x10 as one
-LLC) or gets the spread wrong (one-llc-12 with shards of 4 cores); with idle workers and all of them swapped (JSON).
+LLC) or gets the spread wrong (one-llc-12 with shards of 4 cores); with one idle
+worker too many (JSON).
 """
 
 import json
