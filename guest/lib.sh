@@ -22,6 +22,13 @@ ask() {
 	[ "$answer" = go ] || fail "the host answered \"$answer\""
 }
 
+# bench PARAMETER...: run test_workqueue with these parameters
+bench() {
+	insmod /modules/test_workqueue.ko "$@" 2>/error ||
+		fail "test_workqueue $*: $(head -n 1 /error)"
+	rmmod test_workqueue || fail "test_workqueue cannot be unloaded"
+}
+
 # uptime: seconds since this machine was started
 uptime() {
 	cut -d . -f 1 /proc/uptime

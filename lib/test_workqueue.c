@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
+
 /*
- * Benchmark of unbound workqueues.
+ * Test module for stress/performance analysis of workqueue.
  *
- * For every affinity scope, each of @threads producers queues @items work items
- * on one unbound workqueue. The modes differ in how:
+ * In each affinity scope of @scopes, each of @nr_threads threads queues @wq_items
+ * work items on an unbound workqueue, or as many as it can in @secs seconds. The
+ * modes differ in how:
  *
  *   serial   one at a time, the next one when it was executed
  *   burst    @window at a time, a further one whenever one was executed
- *   fanout   as burst, but one producer unless told otherwise, and with @spread
+ *   fanout   as burst, but one thread unless told otherwise, and with @spread
  *            the items are queued on the online CPUs in turn
  *   sleep    as burst, and the items sleep for @sleep_us, and again as long as more
  *            of them than ever before have come to run at once lately (SETTLE)
- *   chain    one item for each producer, which queues itself again
+ *   chain    one item for each thread, which queues itself again
+ *   rate     @rate a second from each thread, whether or not earlier ones were
+ *            executed, unless @window of them are in flight
  *   cancel   no benchmark, but a test for a flush that hangs. With max_active=1 an
  *            item waits on the last CPU of @cpus for one that runs on the first,
- *            is flushed, and cancelled before the other ends, @items times. On
+ *            is flushed, and cancelled before the other ends, @wq_items times. On
  *            kernels from 6.9 on that don't kick the pool then, the flush goes on
  *            until something else is queued there. One that takes HUNG_SECS
  *            seconds is counted as lost, and ends the run with -EIO
@@ -24,13 +28,20 @@
  *   test_workqueue: scope=cache_shard mode=serial threads=72 items=3600000 ...
  *
  *   items             work items that were executed
- *   items_per_sec     that, over the time from the first start of a producer to
- *                     the last end of one
- *   queue_*_ns        percentiles and maximum of what one queue_work() took
- *   start_*_ns        the same for the time from before queue_work() to the
- *                     start of the item
+ *   items_per_sec     those that started while all threads were queueing, over the
+ *                     time in which they were: it begins when the last thread has
+ *                     started and ends with @secs, or as soon as a thread has seen
+ *                     all its items executed
+ *   queue_*_ns        percentiles and maximum of what one queue_work() took then,
+ *                     being preempted by the worker that it wakes up included
+ *   start_*_ns        the same for the time from before queue_work() to the start of
+ *                     the item; in mode rate, from when it was to be queued, so that
+ *                     what delays the next items counts for them as well
+ *   switches          context switches of the threads and of the kworkers that
+ *                     executed items
+ *   cpu_us            CPU time of these, a tick of each thread more or less
  *   kworkers_before   kworkers of the system before the workqueue got its scope,
- *   kworkers_peak     the most that were seen, every SAMPLE_MS milliseconds,
+ *   kworkers_peak     the most that were seen, each second,
  *   kworkers_after    when all items were executed
  *   pools             worker pools that executed items
  *   running_peak      in mode sleep, the most items that were running at once
@@ -42,24 +53,20 @@
  *
  * The other ones are parameters. A percentile is never below the exact one, and
  * above it by at most 1/32. A scope that the running kernel does not have is
- * logged as "scope=NAME missing".
+ * logged as "scope=NAME missing". From one repetition to the next the scopes
+ * change their order, as kworkers that one leaves idle are there in the next.
  *
- * A run with the parameters of the module is made when it is loaded, and loading
- * returns when it is done; a signal to the loading process ends it. Afterwards,
- * in debugfs:
+ * Loading returns when all runs are done, and a signal to the loading process ends
+ * them. The module does nothing afterwards.
  *
- *   test_workqueue/run      "name=value ..." written to it starts a run with the
- *                           parameters of the module but for those named. It goes
- *                           on in the background until it is done, the module is
- *                           unloaded, or the kthread "wq_bench" gets SIGINT or
- *                           SIGTERM. Reading gives "running" or "idle" and the
- *                           error that ended the last run, 0 if none.
- *   test_workqueue/results  what was measured, as CSV, the latest MAX_ROWS rows
- *
- * Memory does not grow with the number of items. A producer takes 16 KiB for its
+ * Memory does not grow with the number of items. A thread takes 16 KiB for its
  * histograms and two cache lines for each item of its window, which the allocator
- * may round up to a power of two. Producers have 131072 items in flight at most.
+ * may round up to a power of two. Threads have 131072 items in flight at most.
  * With 512 CPUs that is 16 MiB by default, and less than 48 MiB in any case.
+ *
+ * Copyright (c) 2026 Meta Platforms, Inc. and affiliates
+ * Copyright (c) 2026 Breno Leitao <leitao@debian.org>
+ *
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -68,11 +75,11 @@
 #include <linux/completion.h>
 #include <linux/cpu.h>
 #include <linux/cpumask.h>
-#include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/fs.h>
 #include <linux/hash.h>
+#include <linux/hrtimer.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
@@ -80,188 +87,173 @@
 #include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
-#include <linux/mutex.h>
 #include <linux/overflow.h>
 #include <linux/sched.h>
+#include <linux/sched/isolation.h>
 #include <linux/sched/signal.h>
-#include <linux/seq_file.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/topology.h>
-#include <linux/uaccess.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "test_workqueue.h"
 
-#define SAMPLE_MS	100	/* between looks at the kworkers */
+#define WQ_NAME		"bench_wq"
+#define MAX_ITEMS	100000000
+#define MAX_IN_FLIGHT	131072	/* of all threads: bounds memory, and the time to end */
 #define STALL_SECS	30	/* without progress, until items are taken for lost */
 #define HUNG_SECS	5	/* until a flush is taken for one that never ends */
 #define SETTLE		8	/* times @sleep_us without a new peak, until items leave */
 #define MAX_POOLS	16384	/* pools with an ID above are not counted */
-#define WORKER_BITS	16
-#define MAX_ROWS	512
+#define WORKER_BITS	12
+#define NR_WORKERS	BIT(WORKER_BITS)	/* more of them are not accounted */
 
-/* Parameters are strings, so that all values go through bench_set_param(). */
-static char *scopes = "cpu,smt,cache_shard,cache,numa,system";
-module_param(scopes, charp, 0444);
-MODULE_PARM_DESC(scopes, "Affinity scopes, a comma-separated list of " BENCH_SCOPES);
+enum bench_mode {
+	MODE_SERIAL, MODE_BURST, MODE_FANOUT, MODE_SLEEP, MODE_CHAIN, MODE_RATE, MODE_CANCEL,
+};
+
+static const char * const bench_modes[] = {
+	"serial", "burst", "fanout", "sleep", "chain", "rate", "cancel",
+};
+
+static const char * const bench_scopes[] = {
+	"cpu", "smt", "cache_shard", "cache", "numa", "system", "default",
+};
+
+#define MODES	"serial, burst, fanout, sleep, chain, rate, cancel"
+#define SCOPES	"cpu, smt, cache_shard, cache, numa, system, default"
+
+static char *scopes[16] = { "cpu", "smt", "cache_shard", "cache", "numa", "system" };
+static int nr_scopes = 6;
+module_param_array(scopes, charp, &nr_scopes, 0444);
+MODULE_PARM_DESC(scopes, "Affinity scopes, of " SCOPES " (default: all but default)");
 
 static char *mode = "serial";
 module_param(mode, charp, 0444);
-MODULE_PARM_DESC(mode, "One of " BENCH_MODES " (default serial)");
+MODULE_PARM_DESC(mode, "One of " MODES " (default: serial)");
 
-static char *threads = "0";
-module_param(threads, charp, 0444);
-MODULE_PARM_DESC(threads, "Number of producers (default 0: one, or except in mode fanout one per CPU of cpus)");
+static unsigned int nr_threads;
+module_param(nr_threads, uint, 0444);
+MODULE_PARM_DESC(nr_threads,
+		 "Number of threads to spawn (default: 0 = one, or except in mode fanout one per CPU of cpus)");
 
 static char *cpus = "";
 module_param(cpus, charp, 0444);
-MODULE_PARM_DESC(cpus, "List of CPUs for the producers (default: all that are online)");
+MODULE_PARM_DESC(cpus, "List of CPUs for the threads (default: all online ones that are not isolated)");
 
-static char *items = "50000";
-module_param(items, charp, 0444);
-MODULE_PARM_DESC(items, "Work items that each producer queues, 1 to 100000000 (default 50000)");
+static unsigned int wq_items = 50000;
+module_param(wq_items, uint, 0444);
+MODULE_PARM_DESC(wq_items,
+		 "Number of work items each thread queues, 1 to 100000000 (default: 50000)");
 
-/* what the module of the same name in mainline calls them */
-module_param_named(nr_threads, threads, charp, 0444);
-MODULE_PARM_DESC(nr_threads, "The same as threads");
-module_param_named(wq_items, items, charp, 0444);
-MODULE_PARM_DESC(wq_items, "The same as items");
+static unsigned int secs;
+module_param(secs, uint, 0444);
+MODULE_PARM_DESC(secs, "Seconds for which each thread queues in place of wq_items, 0 to 3600 (default: 0 = wq_items)");
 
-static char *window = "0";
-module_param(window, charp, 0444);
-MODULE_PARM_DESC(window, "Items in flight per producer, up to 131072 / threads, in modes burst, fanout and sleep (default 0: 32, or except in mode sleep as many as max_active allows)");
+static unsigned int window;
+module_param(window, uint, 0444);
+MODULE_PARM_DESC(window, "Items in flight per thread, up to 131072 / nr_threads, in modes burst, fanout, sleep and rate (default: 0 = 32, or except in mode sleep as many as max_active allows)");
 
-static char *work_ns = "0";
-module_param(work_ns, charp, 0444);
-MODULE_PARM_DESC(work_ns, "Time for which an item keeps its CPU busy, 0 to 100000000 (default 0)");
+static unsigned int rate = 1000;
+module_param(rate, uint, 0444);
+MODULE_PARM_DESC(rate, "In mode rate, work items per second and thread, 1 to 1000000 (default: 1000)");
 
-static char *sleep_us = "1000";
-module_param(sleep_us, charp, 0444);
-MODULE_PARM_DESC(sleep_us, "Time for which an item sleeps in mode sleep, 1 to 250000 (default 1000)");
+static unsigned int work_ns;
+module_param(work_ns, uint, 0444);
+MODULE_PARM_DESC(work_ns, "Nanoseconds for which an item keeps its CPU busy, 0 to 100000000 (default: 0)");
 
-static char *max_active = "0";
-module_param(max_active, charp, 0444);
-MODULE_PARM_DESC(max_active, "max_active of the workqueue (default 0: that of the kernel)");
+static unsigned int sleep_us = 1000;
+module_param(sleep_us, uint, 0444);
+MODULE_PARM_DESC(sleep_us, "In mode sleep, for how long items sleep, 1 to 250000 (default: 1000)");
 
-static char *strict = "0";
-module_param(strict, charp, 0444);
-MODULE_PARM_DESC(strict, "affinity_strict of the workqueue, 0 or 1 (default 0)");
+static unsigned int max_active;
+module_param(max_active, uint, 0444);
+MODULE_PARM_DESC(max_active, "max_active of the workqueue (default: 0, as alloc_workqueue() takes it)");
 
-static char *spread = "1";
-module_param(spread, charp, 0444);
-MODULE_PARM_DESC(spread, "In mode fanout, queue on all online CPUs in turn, 0 or 1 (default 1)");
+static bool strict;
+module_param(strict, bool, 0444);
+MODULE_PARM_DESC(strict, "affinity_strict of the workqueue (default: N)");
 
-static char *warmup = "0";
-module_param(warmup, charp, 0444);
-MODULE_PARM_DESC(warmup, "Items that each producer queues before it measures, 0 to 100000000 (default 0)");
+static bool spread = true;
+module_param(spread, bool, 0444);
+MODULE_PARM_DESC(spread, "In mode fanout, queue on all online CPUs in turn (default: Y)");
 
-static char *repeat = "1";
-module_param(repeat, charp, 0444);
-MODULE_PARM_DESC(repeat, "Number of runs for each scope, 1 to 1000 (default 1)");
+static int warmup = -1;
+module_param(warmup, int, 0444);
+MODULE_PARM_DESC(warmup, "Items that each thread queues before what is measured, 0 to 100000000 (default: -1 = a tenth of wq_items)");
+
+static unsigned int repeat = 1;
+module_param(repeat, uint, 0444);
+MODULE_PARM_DESC(repeat, "Number of runs for each scope, 1 to 1000 (default: 1)");
 
 /*
- * An item is either idle, and on a list of its producer, or in flight, and
- * then it belongs to its function. In mode chain, where nothing is ever collected
- * from the list, the producer's histograms belong to it as well: an item never
- * runs in two places at once and is the only one of its producer.
+ * An item is either idle, and on a list of its thread, or in flight, and then it
+ * belongs to its function. In mode chain, where nothing is ever collected from the
+ * list, the thread's histograms belong to it as well: an item never runs in two
+ * places at once and is the only one of its thread.
  */
-struct item {
+struct bench_item {
 	struct work_struct	work;
 	struct llist_node	idle;
-	struct producer		*producer;
-	u64			queued_at;	/* ns */
+	struct thread_ctx	*ctx;
+	u64			due_at;		/* ns */
 	u64			started_at;	/* ns */
 	unsigned int		nr_queued;
 	unsigned int		nr_runs;
 	unsigned int		nr_twice;
 } ____cacheline_aligned_in_smp;
 
-struct producer {
-	struct run		*run;
+struct thread_ctx {
 	struct task_struct	*task;
+	unsigned int		nr;
 	unsigned int		cpu;
-	unsigned int		nr_items;	/* to be queued */
 	unsigned int		nr_done;	/* executed, for others to see progress */
-	u64			start;		/* ns */
-	u64			end;		/* ns */
-	struct llist_head	idle;		/* for the producer to collect */
+	u64			switches;
+	u64			cpu_ns;
+	struct llist_head	idle;		/* for the thread to collect */
 	struct llist_node	*collected;
-	struct completion	executed;	/* once when idle becomes non-empty */
+	struct completion	work_done;	/* once when idle becomes non-empty */
 	struct hist		queue;		/* ns in queue_work() */
-	struct hist		latency;	/* ns from queue_work() to the start */
-	struct item		items[];	/* the window */
+	struct hist		start;		/* ns until an item has started */
+	struct bench_item	items[];	/* the window */
 };
 
-/*
- * Whoever makes a run owns it until it is handed to the controller by setting
- * active_run. Items and producers refer to it, so it is freed when its producers
- * have been stopped and its workqueue has been destroyed.
- */
-struct run {
-	struct bench_params	params;
-	struct cpumask		targets;	/* for mode fanout */
-	struct workqueue_struct	*wq;
-	struct file		*scope_file;
-	u64			max_active;
-	struct completion	go;
-	struct completion	done;		/* nr_busy has become 0 */
-	atomic_t		nr_busy;	/* producers */
-	atomic_t		nr_running;	/* items, in mode sleep */
-	atomic_t		running_peak;
-	u64			peak_at;	/* ns, when running_peak rose last */
-	bool			stop;		/* items and producers come to an end */
-	DECLARE_BITMAP(pools, MAX_POOLS);
-	DECLARE_BITMAP(workers, BIT(WORKER_BITS)); /* by hash, whose pool is known */
-	struct hist		queue;
-	struct hist		latency;
-	struct producer		*producers[];
+/* what a kworker that executes items had used up before the first of them */
+struct worker_use {
+	struct task_struct	*task;		/* set once, with a reference */
+	u64			switches;
+	u64			cpu_ns;
 };
 
-enum {
-	ROW_THREADS, ROW_ITEMS, ROW_ITEMS_PER_SEC,
-	ROW_QUEUE,
-	ROW_START = ROW_QUEUE + 6,
-	ROW_KWORKERS_BEFORE = ROW_START + 6, ROW_KWORKERS_PEAK, ROW_KWORKERS_AFTER,
-	ROW_POOLS, ROW_RUNNING_PEAK, ROW_MAX_ACTIVE, ROW_LOST, ROW_TWICE, ROW_CLOCK,
-	ROW_REPEAT, ROW_WINDOW, ROW_WORK, ROW_SLEEP, ROW_STRICT, ROW_SPREAD, ROW_WARMUP,
-	ROW_VALUES
-};
-
-static const char * const row_keys[ROW_VALUES] = {
-	"threads", "items", "items_per_sec",
-	"queue_p50_ns", "queue_p90_ns", "queue_p95_ns",
-	"queue_p99_ns", "queue_p999_ns", "queue_max_ns",
-	"start_p50_ns", "start_p90_ns", "start_p95_ns",
-	"start_p99_ns", "start_p999_ns", "start_max_ns",
-	"kworkers_before", "kworkers_peak", "kworkers_after",
-	"pools", "running_peak", "max_active", "lost", "twice", "clock_ns",
-	"repeat", "window", "work_ns", "sleep_us", "strict", "spread", "warmup",
-};
-
-struct row {
-	const char	*scope;
-	const char	*mode;
-	u64		value[ROW_VALUES];
-};
-
-/*
- * @start_lock serializes those who start a run: there is one workqueue of that
- * name in sysfs. While active_run is set, the run belongs to the controller, which
- * alone clears it. @lock guards rows, nr_rows and last_error. It is taken while a
- * file of debugfs is read, so no file is read while it is held.
- */
-static DEFINE_MUTEX(start_lock);
-static DEFINE_MUTEX(lock);
-static DECLARE_WAIT_QUEUE_HEAD(changed);	/* active_run */
-static struct run *active_run;
-static int last_error;
-static struct row rows[MAX_ROWS];		/* row N is in N % MAX_ROWS */
-static unsigned long nr_rows;
-static struct bench_params module_params;
-static struct task_struct *controller;
-static struct dentry *debugfs_dir;
+static enum bench_mode bench_mode;
+static struct cpumask bench_cpus;		/* of the threads */
+static struct cpumask bench_targets;		/* for mode fanout */
 static u64 clock_ns;
+
+static struct workqueue_struct *bench_wq;
+static struct file *scope_file;
+static u64 wq_max_active;
+static struct thread_ctx **threads;		/* nr_threads of them */
+static struct worker_use workers[NR_WORKERS];	/* by hash */
+static DECLARE_BITMAP(pools, MAX_POOLS);
+static DECLARE_WAIT_QUEUE_HEAD(threads_done);	/* nr_busy is 0 */
+static struct completion go;
+
+/* of a run; what all threads and items read is not where they write */
+static struct {
+	unsigned int	nr_items;	/* that each thread queues, or */
+	unsigned int	secs;		/* how long, if not 0 */
+	bool		stop;		/* threads and items come to an end */
+	atomic64_t	start;		/* ns, S64_MAX until the last thread has started */
+	atomic64_t	end;		/* ns, S64_MAX until the first thread is done */
+	u64		peak_at;	/* ns, when running_peak rose last */
+	atomic_t	nr_starting ____cacheline_aligned_in_smp;	/* threads */
+	atomic_t	nr_busy;	/* threads */
+	atomic_t	nr_running;	/* items, in mode sleep */
+	atomic_t	running_peak;
+} run;
 
 static unsigned int nr_kworkers(void)
 {
@@ -294,66 +286,110 @@ static u64 measure_clock(void)
 	return best;
 }
 
-/*
- * The name of a worker is what a module can learn about its pool. It is read once
- * for each worker, so that a scope with many workers isn't slower for that. A worker
- * which is taken for another one matters if it is the only one of its pool.
- */
-static void note_pool(struct run *run)
+static u64 nr_switches(struct task_struct *task)
 {
-	unsigned long worker = hash_ptr(current, WORKER_BITS);
-	unsigned int pool;
-
-	if (test_bit(worker, run->workers))
-		return;
-	set_bit(worker, run->workers);
-	if (sscanf(current->comm, "kworker/u%u:", &pool) == 1 && pool < MAX_POOLS &&
-	    !test_bit(pool, run->pools))
-		set_bit(pool, run->pools);
+	return READ_ONCE(task->nvcsw) + READ_ONCE(task->nivcsw);
 }
 
-static void work(struct run *run, u64 start)
+/*
+ * Account the worker that executes an item, and its pool, of which its name is what a
+ * module can learn. It is done once for each worker, so that a scope with many of
+ * them isn't slower for that.
+ */
+static void note_worker(void)
 {
-	unsigned int running, peak;
-	u64 settle_ns = (u64)run->params.sleep_us * SETTLE * NSEC_PER_USEC;
+	unsigned long slot = hash_ptr(current, WORKER_BITS);
+	struct worker_use *use;
+	unsigned int i, pool;
 
-	while (ktime_get_ns() - start < run->params.work_ns && !READ_ONCE(run->stop))
+	for (i = 0; i < NR_WORKERS; i++) {
+		struct task_struct *task;
+
+		use = &workers[(slot + i) % NR_WORKERS];
+		task = READ_ONCE(use->task);
+		if (task == current)
+			return;
+		if (!task && !cmpxchg(&use->task, NULL, current))
+			goto first;
+	}
+	return;
+first:
+	get_task_struct(current);
+	use->switches = nr_switches(current);
+	use->cpu_ns = current->se.sum_exec_runtime;
+	if (sscanf(current->comm, "kworker/u%u:", &pool) == 1 && pool < MAX_POOLS)
+		set_bit(pool, pools);
+}
+
+/* whether what happens at @ns is measured, which has to be over */
+static bool in_window(u64 ns)
+{
+	return ns >= atomic64_read(&run.start) && ns < atomic64_read(&run.end);
+}
+
+/* whether a thread that has queued @nr items is to queue another one */
+static bool more(unsigned int nr)
+{
+	if (READ_ONCE(run.stop))
+		return false;
+	return run.secs ? ktime_get_ns() < atomic64_read(&run.end) : nr < run.nr_items;
+}
+
+static void work(u64 start)
+{
+	u64 settle_ns = (u64)sleep_us * SETTLE * NSEC_PER_USEC;
+	int running, peak;
+
+	while (ktime_get_ns() - start < work_ns && !READ_ONCE(run.stop))
 		cpu_relax();
 
-	if (run->params.mode != MODE_SLEEP || READ_ONCE(run->stop))
+	if (bench_mode != MODE_SLEEP || READ_ONCE(run.stop))
 		return;
-	running = atomic_inc_return(&run->nr_running);
-	peak = atomic_read(&run->running_peak);
+	running = atomic_inc_return(&run.nr_running);
+	peak = atomic_read(&run.running_peak);
 	while (running > peak) {
-		if (atomic_try_cmpxchg(&run->running_peak, &peak, running)) {
-			WRITE_ONCE(run->peak_at, ktime_get_ns());
+		if (atomic_try_cmpxchg(&run.running_peak, &peak, running)) {
+			WRITE_ONCE(run.peak_at, ktime_get_ns());
 			break;
 		}
 	}
 	/* None leaves while others are starting, however slowly workers are created. */
 	do {
-		usleep_range(run->params.sleep_us, run->params.sleep_us + 1);
-	} while (ktime_get_ns() < READ_ONCE(run->peak_at) + settle_ns && !READ_ONCE(run->stop));
-	atomic_dec(&run->nr_running);
+		usleep_range(sleep_us, sleep_us + 1);
+	} while (ktime_get_ns() < READ_ONCE(run.peak_at) + settle_ns && !READ_ONCE(run.stop));
+	atomic_dec(&run.nr_running);
 }
 
-/* returns what queue_work() took; @item belongs to its function from then on */
-static u64 queue_item(struct item *item, int cpu)
+/*
+ * Queue @item on @cpu, which was to happen at @due, 0 for now, and add to @hist what that
+ * took. The item belongs to its function from then on.
+ */
+static void queue_item(struct bench_item *item, int cpu, u64 due, struct hist *hist)
 {
-	u64 before;
+	u64 before, after;
 
 	item->nr_queued++;
 	before = ktime_get_ns();
-	item->queued_at = before;
-	queue_work_on(cpu, item->producer->run->wq, &item->work);
-	return ktime_get_ns() - before;
+	item->due_at = due ?: before;
+	queue_work_on(cpu, bench_wq, &item->work);
+	after = ktime_get_ns();
+	if (hist && in_window(before))
+		hist_add(hist, after - before);
 }
 
-static void item_fn(struct work_struct *work_struct)
+/* @ctx has seen that @item was executed */
+static void note_item(struct thread_ctx *ctx, struct bench_item *item)
+{
+	if (in_window(item->started_at))
+		hist_add(&ctx->start, item->started_at - item->due_at);
+	WRITE_ONCE(ctx->nr_done, ctx->nr_done + 1);
+}
+
+static void bench_work_fn(struct work_struct *work_struct)
 {
 	u64 start = ktime_get_ns();
-	struct item *item = container_of(work_struct, struct item, work);
-	struct producer *p = item->producer;
+	struct bench_item *item = container_of(work_struct, struct bench_item, work);
+	struct thread_ctx *ctx = item->ctx;
 
 	if (item->nr_runs == item->nr_queued) {
 		item->nr_twice++;	/* and it may be on the idle list already */
@@ -361,81 +397,105 @@ static void item_fn(struct work_struct *work_struct)
 	}
 	item->nr_runs++;
 	item->started_at = start;
-	note_pool(p->run);
-	work(p->run, start);
+	note_worker();
+	work(start);
 
-	if (p->run->params.mode == MODE_CHAIN) {
-		hist_add(&p->latency, start - item->queued_at);
-		WRITE_ONCE(p->nr_done, p->nr_done + 1);
-		if (item->nr_runs < p->nr_items && !READ_ONCE(p->run->stop)) {
-			hist_add(&p->queue, queue_item(item, WORK_CPU_UNBOUND));
+	if (bench_mode == MODE_CHAIN) {
+		note_item(ctx, item);
+		if (more(item->nr_runs)) {
+			queue_item(item, WORK_CPU_UNBOUND, 0, &ctx->queue);
 			return;
 		}
 	}
 	/* one for each batch, as otherwise all workers would fight for its lock */
-	if (llist_add(&item->idle, &p->idle))
-		complete(&p->executed);
+	if (llist_add(&item->idle, &ctx->idle))
+		complete(&ctx->work_done);
 }
 
 /* wait for an idle item and take it, NULL if the run is to stop */
-static struct item *take_item(struct producer *p)
+static struct bench_item *take_item(struct thread_ctx *ctx)
 {
-	struct item *item;
+	struct bench_item *item;
 
-	if (!p->collected) {
-		wait_for_completion(&p->executed);
-		p->collected = llist_del_all(&p->idle);
+	if (!ctx->collected) {
+		wait_for_completion(&ctx->work_done);
+		ctx->collected = llist_del_all(&ctx->idle);
 	}
-	if (READ_ONCE(p->run->stop))
+	if (READ_ONCE(run.stop))
 		return NULL;
-	item = llist_entry(p->collected, struct item, idle);
-	p->collected = p->collected->next;
-	if (item->nr_runs && p->run->params.mode != MODE_CHAIN) {
-		hist_add(&p->latency, item->started_at - item->queued_at);
-		WRITE_ONCE(p->nr_done, p->nr_done + 1);
-	}
+	item = llist_entry(ctx->collected, struct bench_item, idle);
+	ctx->collected = ctx->collected->next;
+	if (item->nr_runs && bench_mode != MODE_CHAIN)
+		note_item(ctx, item);
 	return item;
 }
 
-static void produce(struct producer *p)
+/* in mode rate, when @ctx is to queue its item @nr: not all threads do at once */
+static u64 wait_until_due(struct thread_ctx *ctx, unsigned int nr)
 {
-	struct run *run = p->run;
-	bool spread = run->params.mode == MODE_FANOUT && run->params.spread;
-	bool chain = run->params.mode == MODE_CHAIN;
-	unsigned int i, nr = chain ? 1 : p->nr_items;
-	int cpu = spread ? p->cpu : WORK_CPU_UNBOUND;
-	struct item *item;
-	u64 ns;
+	u64 turn = div_u64((u64)ctx->nr * NSEC_PER_SEC, nr_threads);
+	u64 due = atomic64_read(&run.start) + div_u64(nr * (u64)NSEC_PER_SEC + turn, rate);
+	ktime_t at = ns_to_ktime(due);
 
-	for (i = 0; i < nr; i++) {
-		item = take_item(p);
+	while (ktime_get_ns() < due && !READ_ONCE(run.stop)) {
+		set_current_state(TASK_INTERRUPTIBLE);
+		schedule_hrtimeout_range(&at, 0, HRTIMER_MODE_ABS);
+	}
+	return due;
+}
+
+static void produce(struct thread_ctx *ctx)
+{
+	bool in_turn = bench_mode == MODE_FANOUT && spread;
+	bool chain = bench_mode == MODE_CHAIN;
+	int cpu = in_turn ? ctx->cpu : WORK_CPU_UNBOUND;
+	struct bench_item *item;
+	unsigned int i;
+	u64 due = 0;
+
+	for (i = 0; chain ? !i : more(i); i++) {
+		if (bench_mode == MODE_RATE)
+			due = wait_until_due(ctx, i);
+		item = take_item(ctx);
 		if (!item)
 			return;
-		if (spread) {
-			cpu = cpumask_next(cpu, &run->targets);
+		if (in_turn) {
+			cpu = cpumask_next(cpu, &bench_targets);
 			if (cpu >= nr_cpu_ids)
-				cpu = cpumask_first(&run->targets);
+				cpu = cpumask_first(&bench_targets);
 		}
-		ns = queue_item(item, cpu);
-		if (!chain)
-			hist_add(&p->queue, ns);
+		queue_item(item, cpu, due, chain ? NULL : &ctx->queue);
 		cond_resched();
 	}
-	for (i = 0; i < run->params.window; i++)
-		if (!take_item(p))
+	for (i = 0; i < window; i++)
+		if (!take_item(ctx))
 			return;
 }
 
-static int producer_fn(void *arg)
+static int bench_kthread_fn(void *arg)
 {
-	struct producer *p = arg;
+	struct thread_ctx *ctx = arg;
 
-	wait_for_completion(&p->run->go);
-	p->start = ktime_get_ns();
-	produce(p);
-	p->end = ktime_get_ns();
-	if (atomic_dec_and_test(&p->run->nr_busy))
-		complete(&p->run->done);
+	wait_for_completion(&go);
+	/* The last one to start is the first to queue. */
+	if (atomic_dec_and_test(&run.nr_starting)) {
+		u64 start = ktime_get_ns();
+
+		if (run.secs)
+			atomic64_set(&run.end, start + run.secs * NSEC_PER_SEC);
+		atomic64_set_release(&run.start, start);	/* the end is set */
+	}
+	while (atomic64_read_acquire(&run.start) == S64_MAX && !READ_ONCE(run.stop)) {
+		cpu_relax();
+		cond_resched();
+	}
+
+	produce(ctx);
+	atomic64_cmpxchg(&run.end, S64_MAX, ktime_get_ns());
+	ctx->switches = nr_switches(current);
+	ctx->cpu_ns = current->se.sum_exec_runtime;
+	if (atomic_dec_and_test(&run.nr_busy))
+		wake_up(&threads_done);
 
 	set_current_state(TASK_INTERRUPTIBLE);
 	while (!kthread_should_stop()) {
@@ -446,43 +506,56 @@ static int producer_fn(void *arg)
 	return 0;
 }
 
-/* no item of @run is in flight, no producer is there */
-static void reset_run(struct run *run, unsigned int nr_items)
+static void forget_workers(void)
+{
+	int i;
+
+	for (i = 0; i < NR_WORKERS; i++)
+		if (workers[i].task)
+			put_task_struct(workers[i].task);
+	memset(workers, 0, sizeof(workers));
+	bitmap_zero(pools, MAX_POOLS);
+}
+
+/* no item is in flight, no thread is there */
+static void reset_run(unsigned int nr_items, unsigned int nr_secs)
 {
 	unsigned int i, j;
 
-	init_completion(&run->go);
-	init_completion(&run->done);
-	atomic_set(&run->nr_busy, run->params.threads);
-	atomic_set(&run->running_peak, 0);
-	run->stop = false;
-	bitmap_zero(run->pools, MAX_POOLS);
-	bitmap_zero(run->workers, BIT(WORKER_BITS));
+	init_completion(&go);
+	run.nr_items = nr_items;
+	run.secs = nr_secs;
+	run.stop = false;
+	atomic64_set(&run.start, S64_MAX);
+	atomic64_set(&run.end, S64_MAX);
+	atomic_set(&run.nr_starting, nr_threads);
+	atomic_set(&run.nr_busy, nr_threads);
+	atomic_set(&run.running_peak, 0);
+	forget_workers();
 
-	for (i = 0; i < run->params.threads; i++) {
-		struct producer *p = run->producers[i];
+	for (i = 0; i < nr_threads; i++) {
+		struct thread_ctx *ctx = threads[i];
 
-		p->nr_items = nr_items;
-		p->nr_done = 0;
-		memset(&p->queue, 0, sizeof(p->queue));
-		memset(&p->latency, 0, sizeof(p->latency));
-		init_llist_head(&p->idle);
-		p->collected = NULL;
-		init_completion(&p->executed);
-		for (j = 0; j < run->params.window; j++) {
-			struct item *item = &p->items[j];
+		ctx->nr_done = 0;
+		memset(&ctx->queue, 0, sizeof(ctx->queue));
+		memset(&ctx->start, 0, sizeof(ctx->start));
+		init_llist_head(&ctx->idle);
+		ctx->collected = NULL;
+		init_completion(&ctx->work_done);
+		for (j = 0; j < window; j++) {
+			struct bench_item *item = &ctx->items[j];
 
 			item->nr_queued = 0;
 			item->nr_runs = 0;
 			item->nr_twice = 0;
-			llist_add(&item->idle, &p->idle);
+			llist_add(&item->idle, &ctx->idle);
 		}
-		complete(&p->executed);
+		complete(&ctx->work_done);
 	}
 }
 
-/* wait for the producers; -EINTR if the run was ended, -EIO if it is stuck */
-static int watch_producers(struct run *run, u64 *kworkers_peak)
+/* wait for the threads; -EINTR if the run was ended, -EIO if it is stuck */
+static int watch_threads(u64 *kworkers_peak)
 {
 	unsigned long progress_at = jiffies;
 	u64 nr_done, last_nr_done = 0;
@@ -490,14 +563,13 @@ static int watch_producers(struct run *run, u64 *kworkers_peak)
 	long ret;
 
 	do {
-		ret = wait_for_completion_interruptible_timeout(&run->done,
-								msecs_to_jiffies(SAMPLE_MS));
-		if (ret < 0 || kthread_should_stop())
+		ret = wait_event_freezable_timeout(threads_done, !atomic_read(&run.nr_busy), HZ);
+		if (ret < 0)
 			return -EINTR;
 		*kworkers_peak = max_t(u64, *kworkers_peak, nr_kworkers());
 
-		for (i = 0, nr_done = 0; i < run->params.threads; i++)
-			nr_done += READ_ONCE(run->producers[i]->nr_done);
+		for (i = 0, nr_done = 0; i < nr_threads; i++)
+			nr_done += READ_ONCE(threads[i]->nr_done);
 		if (nr_done != last_nr_done)
 			progress_at = jiffies;
 		last_nr_done = nr_done;
@@ -509,120 +581,140 @@ static int watch_producers(struct run *run, u64 *kworkers_peak)
 	return 0;
 }
 
-static int run_producers(struct run *run, unsigned int nr_items, u64 *kworkers_peak)
+static int run_threads(unsigned int nr_items, unsigned int nr_secs, u64 *kworkers_peak)
 {
 	unsigned int i, nr;
 	int ret = 0;
 
-	reset_run(run, nr_items);
-	for (nr = 0; nr < run->params.threads; nr++) {
-		struct producer *p = run->producers[nr];
+	reset_run(nr_items, nr_secs);
+	for (nr = 0; nr < nr_threads; nr++) {
+		struct thread_ctx *ctx = threads[nr];
 
-		p->task = kthread_create_on_cpu(producer_fn, p, p->cpu, "wq_bench/%u");
-		if (IS_ERR(p->task)) {
-			ret = PTR_ERR(p->task);
-			pr_err("cannot create producer %u: %pe\n", nr, p->task);
+		ctx->task = kthread_create_on_cpu(bench_kthread_fn, ctx, ctx->cpu, "wq_bench/%u");
+		if (IS_ERR(ctx->task)) {
+			ret = PTR_ERR(ctx->task);
+			pr_err("cannot create thread %u: %pe\n", nr, ctx->task);
 			break;
 		}
-		wake_up_process(p->task);
+		wake_up_process(ctx->task);
 	}
 
 	if (!ret) {
-		complete_all(&run->go);
-		ret = watch_producers(run, kworkers_peak);
+		complete_all(&go);
+		ret = watch_threads(kworkers_peak);
 	}
 
 	/* let none wait: for the start, or for an item that doesn't come */
-	WRITE_ONCE(run->stop, true);
-	complete_all(&run->go);
+	WRITE_ONCE(run.stop, true);
+	complete_all(&go);
 	for (i = 0; i < nr; i++)
-		complete_all(&run->producers[i]->executed);
+		complete_all(&threads[i]->work_done);
 	while (nr--)
-		kthread_stop(run->producers[nr]->task);
+		kthread_stop(threads[nr]->task);
 
-	/* The last functions may not have returned. On an error it is for free_run(). */
+	/* The last functions may not have returned. On an error it is for free_bench(). */
 	if (!ret)
-		flush_workqueue(run->wq);
+		flush_workqueue(bench_wq);
 	return ret;
 }
 
-static void add_row(const struct row *row)
+static char line[1000];		/* the log takes a little more */
+static size_t line_len;
+
+static void add_value(const char *key, u64 value)
 {
-	static char line[1000];		/* the log takes a little more; for the controller */
-	size_t len;
-	int i;
-
-	len = scnprintf(line, sizeof(line), "scope=%s mode=%s", row->scope, row->mode);
-	for (i = 0; i < ROW_VALUES; i++)
-		len += scnprintf(line + len, sizeof(line) - len, " %s=%llu",
-				 row_keys[i], row->value[i]);
-	pr_info("%s\n", line);
-
-	mutex_lock(&lock);
-	rows[nr_rows++ % MAX_ROWS] = *row;
-	mutex_unlock(&lock);
+	line_len += scnprintf(line + line_len, sizeof(line) - line_len, " %s=%llu", key, value);
 }
 
-static void percentiles(const struct hist *hist, u64 *value)
+static void add_percentiles(const char *what, const struct hist *hist)
 {
-	static const unsigned int permille[] = { 500, 900, 950, 990, 999 };
+	static const struct {
+		const char *name;
+		unsigned int permille;
+	} shares[] = {
+		{ "p50", 500 }, { "p90", 900 }, { "p95", 950 }, { "p99", 990 }, { "p999", 999 },
+		{ "max", 1000 },
+	};
+	char key[32];
 	int i;
 
-	for (i = 0; i < ARRAY_SIZE(permille); i++)
-		value[i] = hist_percentile(hist, permille[i]);
-	value[i] = hist->max;
+	for (i = 0; i < ARRAY_SIZE(shares); i++) {
+		scnprintf(key, sizeof(key), "%s_%s_ns", what, shares[i].name);
+		add_value(key, hist_percentile(hist, shares[i].permille));
+	}
 }
 
-/* complete @row with what the producers of @run have seen */
-static void fill_row(struct run *run, struct row *row)
+/* log what the threads have seen */
+static void report(const char *scope, unsigned int nr, u64 before, u64 peak)
 {
-	const struct bench_params *params = &run->params;
-	u64 start = U64_MAX, end = 0, *value = row->value;
+	u64 ns = max(atomic64_read(&run.end) - atomic64_read(&run.start), 1LL);
+	u64 items = 0, queued = 0, twice = 0, switches = 0, cpu_ns = 0, after = nr_kworkers();
+	static struct hist queue, start;
 	unsigned int i, j;
 
-	memset(&run->queue, 0, sizeof(run->queue));
-	memset(&run->latency, 0, sizeof(run->latency));
-	for (i = 0; i < params->threads; i++) {
-		struct producer *p = run->producers[i];
+	memset(&queue, 0, sizeof(queue));
+	memset(&start, 0, sizeof(start));
+	for (i = 0; i < nr_threads; i++) {
+		struct thread_ctx *ctx = threads[i];
 
-		start = min(start, p->start);
-		end = max(end, p->end);
-		hist_merge(&run->queue, &p->queue);
-		hist_merge(&run->latency, &p->latency);
-		for (j = 0; j < params->window; j++) {
-			value[ROW_ITEMS] += p->items[j].nr_runs;
-			value[ROW_LOST] += p->items[j].nr_queued - p->items[j].nr_runs;
-			value[ROW_TWICE] += p->items[j].nr_twice;
+		hist_merge(&queue, &ctx->queue);
+		hist_merge(&start, &ctx->start);
+		switches += ctx->switches;
+		cpu_ns += ctx->cpu_ns;
+		for (j = 0; j < window; j++) {
+			items += ctx->items[j].nr_runs;
+			queued += ctx->items[j].nr_queued;
+			twice += ctx->items[j].nr_twice;
 		}
 	}
-	value[ROW_ITEMS_PER_SEC] = div64_u64(value[ROW_ITEMS] * USEC_PER_SEC,
-					     max(div_u64(end - start, NSEC_PER_USEC), 1ULL));
-	percentiles(&run->queue, &value[ROW_QUEUE]);
-	percentiles(&run->latency, &value[ROW_START]);
-	value[ROW_POOLS] = bitmap_weight(run->pools, MAX_POOLS);
-	value[ROW_RUNNING_PEAK] = atomic_read(&run->running_peak);
-	value[ROW_MAX_ACTIVE] = run->max_active;
-	value[ROW_CLOCK] = clock_ns;
-	value[ROW_THREADS] = params->threads;
-	value[ROW_WINDOW] = params->window;
-	value[ROW_WORK] = params->work_ns;
-	value[ROW_SLEEP] = params->mode == MODE_SLEEP ? params->sleep_us : 0;
-	value[ROW_STRICT] = params->strict;
-	value[ROW_SPREAD] = params->mode == MODE_FANOUT && params->spread;
-	value[ROW_WARMUP] = params->warmup;
+	for (i = 0; i < NR_WORKERS; i++) {
+		struct worker_use *use = &workers[i];
+
+		if (use->task) {
+			switches += nr_switches(use->task) - use->switches;
+			cpu_ns += use->task->se.sum_exec_runtime - use->cpu_ns;
+		}
+	}
+
+	line_len = scnprintf(line, sizeof(line), "scope=%s mode=%s", scope, mode);
+	add_value("threads", nr_threads);
+	add_value("items", items);
+	add_value("items_per_sec", mul_u64_u64_div_u64(start.total, NSEC_PER_SEC, ns));
+	add_percentiles("queue", &queue);
+	add_percentiles("start", &start);
+	add_value("switches", switches);
+	add_value("cpu_us", div_u64(cpu_ns, NSEC_PER_USEC));
+	add_value("kworkers_before", before);
+	add_value("kworkers_peak", max3(before, peak, after));
+	add_value("kworkers_after", after);
+	add_value("pools", bitmap_weight(pools, MAX_POOLS));
+	add_value("running_peak", atomic_read(&run.running_peak));
+	add_value("max_active", wq_max_active);
+	add_value("lost", queued - items);
+	add_value("twice", twice);
+	add_value("clock_ns", clock_ns);
+	add_value("repeat", nr);
+	add_value("secs", secs);
+	add_value("window", window);
+	add_value("rate", bench_mode == MODE_RATE ? rate : 0);
+	add_value("work_ns", work_ns);
+	add_value("sleep_us", bench_mode == MODE_SLEEP ? sleep_us : 0);
+	add_value("strict", strict);
+	add_value("spread", bench_mode == MODE_FANOUT && spread);
+	add_value("warmup", warmup);
+	pr_info("%s\n", line);
 }
 
 /*
- * Workqueue attributes are not exported to modules, the sysfs files are the
- * interface that every kernel has. They are opened by the process that starts a
- * run, because a kthread need not see the file systems that it sees.
+ * Workqueue attributes are not exported to modules, the sysfs files are the interface
+ * that every kernel has.
  */
 static struct file *open_attr(const char *name, int flags)
 {
 	struct file *file;
 	char path[80];
 
-	scnprintf(path, sizeof(path), "/sys/devices/virtual/workqueue/" KBUILD_MODNAME "/%s", name);
+	scnprintf(path, sizeof(path), "/sys/bus/workqueue/devices/" WQ_NAME "/%s", name);
 	file = filp_open(path, flags, 0);
 	if (IS_ERR(file))
 		pr_err("cannot open %s: %pe, is sysfs mounted on /sys?\n", path, file);
@@ -654,12 +746,12 @@ static int write_attr(struct file *file, const char *value)
  * Returns -EINVAL if the kernel has no @scope. One which lacks cache_shard may
  * take the word for the scope that it starts with, so look what came of it.
  */
-static int set_scope(struct run *run, const char *scope)
+static int set_affn_scope(const char *scope)
 {
 	char buf[32];
 	int ret;
 
-	ret = write_attr(run->scope_file, scope) ?: read_attr(run->scope_file, buf, sizeof(buf));
+	ret = write_attr(scope_file, scope) ?: read_attr(scope_file, buf, sizeof(buf));
 	if (ret)
 		return ret;
 	return strcmp(buf, scope) ? -EINVAL : 0;
@@ -696,14 +788,14 @@ static void flush_fn(struct work_struct *work)
 }
 
 /* whether a flush of an item that is cancelled while it waits comes to an end */
-static bool flush_ends(struct run *run, struct cancel *c)
+static bool flush_ends(struct cancel *c)
 {
-	int cpu = cpumask_first(&run->params.cpus), other = cpumask_last(&run->params.cpus);
+	int cpu = cpumask_first(&bench_cpus), other = cpumask_last(&bench_cpus);
 	unsigned long end = jiffies + HUNG_SECS * HZ;
 
-	queue_work_on(cpu, run->wq, &c->first);
+	queue_work_on(cpu, bench_wq, &c->first);
 	wait_for_completion(&c->started);
-	queue_work_on(other, run->wq, &c->second);
+	queue_work_on(other, bench_wq, &c->second);
 	schedule_work(&c->flush);
 	while (!(READ_ONCE(*work_data_bits(&c->second)) & WORK_STRUCT_LINKED) &&
 	       time_before(jiffies, end))
@@ -714,83 +806,80 @@ static bool flush_ends(struct run *run, struct cancel *c)
 		return true;
 
 	pr_err("a flush of an item that was cancelled had not ended after %u seconds\n", HUNG_SECS);
-	queue_work_on(other, run->wq, &c->second);
+	queue_work_on(other, bench_wq, &c->second);
 	wait_for_completion(&c->flushed);
 	return false;
 }
 
-static int run_cancel(struct run *run, struct row *row)
+/* the only item of the only thread, which isn't there, stands for all flushes */
+static int run_cancel(void)
 {
-	u64 *items = &row->value[ROW_ITEMS], *lost = &row->value[ROW_LOST];
+	struct bench_item *item = &threads[0]->items[0];
 	struct cancel c;
 
+	reset_run(wq_items, 0);
 	INIT_WORK_ONSTACK(&c.first, first_fn);
 	INIT_WORK_ONSTACK(&c.second, second_fn);
 	INIT_WORK_ONSTACK(&c.flush, flush_fn);
 	init_completion(&c.started);
 	init_completion(&c.go);
 	init_completion(&c.flushed);
-	run->producers[0]->start = ktime_get_ns();
-	while (*items < run->params.items && !*lost &&
-	       !signal_pending(current) && !kthread_should_stop()) {
-		*lost = !flush_ends(run, &c);
-		flush_workqueue(run->wq);
+	atomic64_set(&run.start, ktime_get_ns());
+	while (item->nr_queued < wq_items && item->nr_runs == item->nr_queued &&
+	       !signal_pending(current)) {
+		item->nr_queued++;
+		item->started_at = ktime_get_ns();
+		item->due_at = item->started_at;
+		item->nr_runs += flush_ends(&c);
+		note_item(threads[0], item);
+		flush_workqueue(bench_wq);
 		flush_work(&c.flush);
-		++*items;
 	}
-	run->producers[0]->end = ktime_get_ns();
+	atomic64_set(&run.end, ktime_get_ns());
 	destroy_work_on_stack(&c.first);
 	destroy_work_on_stack(&c.second);
 	destroy_work_on_stack(&c.flush);
-	if (*lost)
+	if (item->nr_runs < item->nr_queued)
 		return -EIO;
-	return *items < run->params.items ? -EINTR : 0;
+	return item->nr_queued < wq_items ? -EINTR : 0;
 }
 
-static int run_scope(struct run *run, const char *scope, unsigned int nr)
+static int run_bench(const char *scope, unsigned int nr)
 {
-	struct row row = {
-		.scope = scope,
-		.mode = bench_modes[run->params.mode],
-		.value = { [ROW_REPEAT] = nr, [ROW_KWORKERS_BEFORE] = nr_kworkers() },
-	};
-	u64 *peak = &row.value[ROW_KWORKERS_PEAK];
+	u64 before = nr_kworkers(), peak = 0;
 	int ret;
 
-	ret = set_scope(run, scope);
+	ret = set_affn_scope(scope);
 	if (ret == -EINVAL) {
 		pr_info("scope=%s missing\n", scope);
 		return 0;
 	}
-	if (!ret && run->params.mode == MODE_CANCEL) {
-		ret = run_cancel(run, &row);
+	if (!ret && bench_mode == MODE_CANCEL) {
+		ret = run_cancel();
 	} else {
-		if (!ret && run->params.warmup)
-			ret = run_producers(run, run->params.warmup, peak);
+		if (!ret && warmup)
+			ret = run_threads(warmup, 0, &peak);
 		if (!ret)
-			ret = run_producers(run, run->params.items, peak);
+			ret = run_threads(wq_items, secs, &peak);
 	}
-	if (ret && ret != -EIO)
-		return ret;
-	row.value[ROW_KWORKERS_AFTER] = nr_kworkers();
-	*peak = max(*peak, row.value[ROW_KWORKERS_AFTER]);
-	fill_row(run, &row);
-	add_row(&row);
+	if (!ret || ret == -EIO)
+		report(scope, nr, before, peak);
 	return ret;
 }
 
-static int do_run(struct run *run)
+static int run_all(void)
 {
 	unsigned int nr;
 	int i, ret;
 
-	for (nr = 1; nr <= run->params.repeat; nr++) {
-		for (i = 0; i < ARRAY_SIZE(bench_scopes); i++) {
-			if (!(run->params.scopes & BIT(i)))
-				continue;
-			if (signal_pending(current) || kthread_should_stop())
+	for (nr = 0; nr < repeat; nr++) {
+		for (i = 0; i < nr_scopes; i++) {
+			/* forwards and backwards in turn, beginning with each */
+			int at = nr % 2 ? nr_scopes - 1 - i : i;
+
+			if (signal_pending(current))
 				return -EINTR;
-			ret = run_scope(run, bench_scopes[i], nr);
+			ret = run_bench(scopes[(at + nr / 2) % nr_scopes], nr + 1);
 			if (ret)
 				return ret;
 		}
@@ -798,41 +887,42 @@ static int do_run(struct run *run)
 	return 0;
 }
 
-/* Its producers are gone. Items that are still queued are not worth executing. */
-static void free_run(struct run *run)
+/* The threads are gone. Items that are still queued are not worth executing. */
+static void free_bench(void)
 {
 	unsigned int i, j;
 
-	for (i = 0; i < run->params.threads && run->producers[i]; i++)
-		for (j = 0; j < run->params.window; j++)
-			cancel_work_sync(&run->producers[i]->items[j].work);
-	if (!IS_ERR_OR_NULL(run->scope_file))
-		filp_close(run->scope_file, NULL);
-	if (run->wq)
-		destroy_workqueue(run->wq);
-	for (i = 0; i < run->params.threads; i++)
-		kvfree(run->producers[i]);
-	kvfree(run);
+	for (i = 0; i < nr_threads && threads[i]; i++)
+		for (j = 0; j < window; j++)
+			cancel_work_sync(&threads[i]->items[j].work);
+	if (!IS_ERR_OR_NULL(scope_file))
+		filp_close(scope_file, NULL);
+	if (bench_wq)
+		destroy_workqueue(bench_wq);
+	for (i = 0; i < nr_threads; i++)
+		kvfree(threads[i]);
+	kvfree(threads);
+	forget_workers();
 }
 
 /* the parts of a workqueue that are the same for all scopes */
-static int setup_workqueue(struct run *run)
+static int setup_workqueue(void)
 {
 	struct file *file;
 	char buf[16];
 	int ret;
 
-	run->wq = alloc_workqueue(KBUILD_MODNAME, WQ_UNBOUND | WQ_SYSFS, run->params.max_active);
-	if (!run->wq)
+	bench_wq = alloc_workqueue(WQ_NAME, WQ_UNBOUND | WQ_SYSFS, max_active);
+	if (!bench_wq)
 		return -ENOMEM;
-	run->scope_file = open_attr("affinity_scope", O_RDWR);
-	if (IS_ERR(run->scope_file))
-		return PTR_ERR(run->scope_file);
+	scope_file = open_attr("affinity_scope", O_RDWR);
+	if (IS_ERR(scope_file))
+		return PTR_ERR(scope_file);
 
 	file = open_attr("affinity_strict", O_WRONLY);
 	if (IS_ERR(file))
 		return PTR_ERR(file);
-	ret = write_attr(file, run->params.strict ? "1" : "0");
+	ret = write_attr(file, strict ? "1" : "0");
 	filp_close(file, NULL);
 	if (ret)
 		return ret;
@@ -840,238 +930,168 @@ static int setup_workqueue(struct run *run)
 	file = open_attr("max_active", O_RDONLY);
 	if (IS_ERR(file))
 		return PTR_ERR(file);
-	ret = read_attr(file, buf, sizeof(buf)) ?: kstrtou64(buf, 10, &run->max_active);
+	ret = read_attr(file, buf, sizeof(buf)) ?: kstrtou64(buf, 10, &wq_max_active);
 	filp_close(file, NULL);
 	return ret;
 }
 
-static struct run *make_run(const struct bench_params *params)
+static int setup_threads(void)
 {
-	unsigned int i, j, cpu;
-	struct run *run;
-	int ret = -ENOMEM;
+	static struct cpumask on;
+	unsigned int i, j;
 
-	run = kvzalloc(struct_size(run, producers, params->threads), GFP_KERNEL);
-	if (!run)
-		return ERR_PTR(-ENOMEM);
-	run->params = *params;
-	cpumask_copy(&run->targets, cpu_online_mask);
+	threads = kvcalloc(nr_threads, sizeof(*threads), GFP_KERNEL);
+	if (!threads) {
+		nr_threads = 0;
+		return -ENOMEM;
+	}
+	cpumask_copy(&on, &bench_cpus);
+	bench_keep_cores(&on);
+	if (cpumask_weight(&on) < nr_threads)
+		cpumask_copy(&on, &bench_cpus);
 
-	cpu = cpumask_first(&params->cpus);
-	for (i = 0; i < params->threads; i++) {
-		struct producer *p;
+	for (i = 0; i < nr_threads; i++) {
+		unsigned int cpu = cpumask_nth(bench_cpu(i, nr_threads, cpumask_weight(&on)), &on);
+		struct thread_ctx *ctx;
 
-		p = kvzalloc_node(struct_size(p, items, params->window), GFP_KERNEL,
-				  cpu_to_node(cpu));
-		if (!p)
-			goto err;
-		run->producers[i] = p;
-		p->run = run;
-		p->cpu = cpu;
-		for (j = 0; j < params->window; j++) {
-			p->items[j].producer = p;
-			INIT_WORK(&p->items[j].work, item_fn);
+		ctx = kvzalloc_node(struct_size(ctx, items, window), GFP_KERNEL, cpu_to_node(cpu));
+		if (!ctx)
+			return -ENOMEM;
+		threads[i] = ctx;
+		ctx->nr = i;
+		ctx->cpu = cpu;
+		for (j = 0; j < window; j++) {
+			ctx->items[j].ctx = ctx;
+			INIT_WORK(&ctx->items[j].work, bench_work_fn);
 		}
-		cpu = cpumask_next(cpu, &params->cpus);
-	}
-	ret = setup_workqueue(run);
-	if (ret)
-		goto err;
-	return run;
-err:
-	free_run(run);
-	return ERR_PTR(ret);
-}
-
-/* start a run with @params, which are changed */
-static int start_run(struct bench_params *params)
-{
-	struct run *run;
-	int ret;
-
-	cpus_read_lock();
-	ret = bench_check_params(params, cpu_online_mask);
-	cpus_read_unlock();
-	if (ret)
-		return ret;
-	ret = mutex_lock_interruptible(&start_lock);
-	if (ret)
-		return ret;
-	if (READ_ONCE(active_run)) {
-		ret = -EBUSY;
-		goto out;
-	}
-	run = make_run(params);
-	if (IS_ERR(run)) {
-		ret = PTR_ERR(run);
-		goto out;
-	}
-	smp_store_release(&active_run, run);	/* all of it is there */
-	wake_up_all(&changed);
-out:
-	mutex_unlock(&start_lock);
-	return ret;
-}
-
-static int controller_fn(void *unused)
-{
-	int ret;
-
-	allow_signal(SIGINT);
-	allow_signal(SIGTERM);
-	while (!kthread_should_stop()) {
-		if (wait_event_interruptible(changed,
-					     READ_ONCE(active_run) || kthread_should_stop())) {
-			flush_signals(current);
-			continue;
-		}
-		if (!READ_ONCE(active_run))
-			continue;
-
-		ret = do_run(active_run);
-		free_run(active_run);
-		flush_signals(current);
-
-		mutex_lock(&lock);
-		last_error = ret;
-		smp_store_release(&active_run, NULL);	/* last_error is set */
-		mutex_unlock(&lock);
-		wake_up_all(&changed);
 	}
 	return 0;
 }
 
-static ssize_t run_write(struct file *file, const char __user *ubuf, size_t count, loff_t *ppos)
-{
-	struct bench_params *params;
-	char *words;
-	int ret;
-
-	if (count >= PAGE_SIZE)
-		return -E2BIG;
-	words = memdup_user_nul(ubuf, count);
-	if (IS_ERR(words))
-		return PTR_ERR(words);
-	params = kmemdup(&module_params, sizeof(module_params), GFP_KERNEL);
-	ret = -ENOMEM;
-	if (params)
-		ret = bench_set_params(params, words) ?: start_run(params);
-	kfree(params);
-	kfree(words);
-	return ret ?: count;
-}
-
-static int run_show(struct seq_file *m, void *unused)
-{
-	mutex_lock(&lock);
-	if (READ_ONCE(active_run))
-		seq_puts(m, "running\n");
-	else
-		seq_printf(m, "idle %d\n", last_error);
-	mutex_unlock(&lock);
-	return 0;
-}
-DEFINE_SHOW_STORE_ATTRIBUTE(run);
-
-static int results_show(struct seq_file *m, void *unused)
-{
-	unsigned long nr;
-	int i;
-
-	seq_puts(m, "scope,mode");
-	for (i = 0; i < ROW_VALUES; i++)
-		seq_printf(m, ",%s", row_keys[i]);
-	seq_putc(m, '\n');
-
-	mutex_lock(&lock);
-	for (nr = nr_rows > MAX_ROWS ? nr_rows - MAX_ROWS : 0; nr < nr_rows; nr++) {
-		const struct row *row = &rows[nr % MAX_ROWS];
-
-		seq_printf(m, "%s,%s", row->scope, row->mode);
-		for (i = 0; i < ROW_VALUES; i++)
-			seq_printf(m, ",%llu", row->value[i]);
-		seq_putc(m, '\n');
-	}
-	mutex_unlock(&lock);
-	return 0;
-}
-DEFINE_SHOW_ATTRIBUTE(results);
-
-static int __init set_module_params(void)
+static int check_numbers(void)
 {
 	const struct {
 		const char *name;
-		const char *value;
-	} args[] = {
-		{ "scopes", scopes }, { "mode", mode }, { "threads", threads },
-		{ "cpus", cpus }, { "items", items }, { "window", window },
-		{ "work_ns", work_ns }, { "sleep_us", sleep_us },
-		{ "max_active", max_active }, { "strict", strict },
-		{ "spread", spread }, { "warmup", warmup }, { "repeat", repeat },
+		s64 value;
+		s64 min;
+		s64 max;
+	} numbers[] = {
+		{ "wq_items", wq_items, 1, MAX_ITEMS },
+		{ "secs", secs, 0, 3600 },
+		{ "window", window, 0, MAX_IN_FLIGHT },
+		{ "rate", rate, 1, 1000000 },
+		{ "work_ns", work_ns, 0, 100000000 },
+		{ "sleep_us", sleep_us, 1, 250000 },
+		{ "max_active", max_active, 0, WQ_MAX_ACTIVE },
+		{ "warmup", warmup, -1, MAX_ITEMS },
+		{ "repeat", repeat, 1, 1000 },
 	};
-	int i, ret;
+	int i;
 
-	for (i = 0; i < ARRAY_SIZE(args); i++) {
-		ret = bench_set_param(&module_params, args[i].name, args[i].value);
-		if (ret)
-			return ret;
+	for (i = 0; i < ARRAY_SIZE(numbers); i++) {
+		if (numbers[i].value < numbers[i].min || numbers[i].value > numbers[i].max) {
+			pr_err("%s=%lld is not in %lld to %lld\n", numbers[i].name,
+			       numbers[i].value, numbers[i].min, numbers[i].max);
+			return -EINVAL;
+		}
 	}
 	return 0;
 }
 
-static void stop_controller(void)
+static int check_names(void)
 {
-	kthread_stop(controller);
-	/* it may have ended without a look at the last run */
-	if (active_run)
-		free_run(active_run);
+	int i;
+
+	i = match_string(bench_modes, ARRAY_SIZE(bench_modes), mode);
+	if (i < 0) {
+		pr_err("mode=%s is not one of " MODES "\n", mode);
+		return i;
+	}
+	bench_mode = i;
+
+	for (i = 0; i < nr_scopes; i++) {
+		if (match_string(bench_scopes, ARRAY_SIZE(bench_scopes), scopes[i]) < 0) {
+			pr_err("scopes=%s is not one of " SCOPES "\n", scopes[i]);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int check_cpus(void)
+{
+	if (cpulist_parse(cpus, &bench_cpus)) {
+		pr_err("cpus=%s is not a list of CPUs like 0-3,8, from 0 to %u\n",
+		       cpus, nr_cpu_ids - 1);
+		return -EINVAL;
+	}
+	cpus_read_lock();
+	cpumask_copy(&bench_targets, cpu_online_mask);
+	cpus_read_unlock();
+	if (cpumask_empty(&bench_cpus) &&
+	    !cpumask_and(&bench_cpus, &bench_targets, housekeeping_cpumask(HK_TYPE_DOMAIN)))
+		cpumask_copy(&bench_cpus, &bench_targets);
+	if (!cpumask_subset(&bench_cpus, &bench_targets)) {
+		pr_err("cpus=%s is not within the online CPUs %*pbl\n", cpus,
+		       cpumask_pr_args(&bench_targets));
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* check what was given, and settle what depends on other parameters */
+static int check_params(void)
+{
+	unsigned int nr_cpus;
+	int ret;
+
+	ret = check_numbers() ?: check_names() ?: check_cpus();
+	if (ret)
+		return ret;
+
+	if (bench_mode == MODE_CANCEL) {
+		nr_threads = 1;
+		max_active = 1;
+	}
+	nr_cpus = cpumask_weight(&bench_cpus);
+	nr_threads = min(nr_threads ?: bench_mode == MODE_FANOUT ? 1 : nr_cpus, nr_cpus);
+	if (bench_mode == MODE_SERIAL || bench_mode == MODE_CHAIN || bench_mode == MODE_CANCEL)
+		window = 1;
+	/* Only in mode sleep the limit is what is measured. */
+	if (!window)
+		window = bench_mode == MODE_SLEEP ? BENCH_WINDOW :
+			bench_window(max_active, nr_threads);
+	if (window > MAX_IN_FLIGHT / nr_threads) {
+		pr_err("window=%u is not in 0 to %u, for %u threads\n", window,
+		       MAX_IN_FLIGHT / nr_threads, nr_threads);
+		return -EINVAL;
+	}
+	if (warmup < 0)
+		warmup = wq_items / 10;
+	return 0;
 }
 
 static int __init test_workqueue_init(void)
 {
-	struct bench_params *params;
 	int ret;
 
-	ret = set_module_params();
+	ret = check_params();
 	if (ret)
 		return ret;
 	clock_ns = measure_clock();
 
-	params = kmemdup(&module_params, sizeof(module_params), GFP_KERNEL);
-	if (!params)
-		return -ENOMEM;
-	controller = kthread_run(controller_fn, NULL, "wq_bench");
-	if (IS_ERR(controller)) {
-		ret = PTR_ERR(controller);
-		goto out;
-	}
-	ret = start_run(params);
-	if (!ret) {
-		/* pairs with the release of controller_fn(), for last_error */
-		ret = wait_event_interruptible(changed, !smp_load_acquire(&active_run));
-		ret = ret ? -EINTR : last_error;
-	}
-	if (ret) {
-		stop_controller();
-		goto out;
-	}
-
-	/* Not before, as files that are open can't keep a module that fails to load. */
-	debugfs_dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
-	debugfs_create_file("run", 0600, debugfs_dir, NULL, &run_fops);
-	debugfs_create_file("results", 0444, debugfs_dir, NULL, &results_fops);
-out:
-	kfree(params);
+	ret = setup_threads() ?: setup_workqueue() ?: run_all();
+	free_bench();
 	return ret;
 }
 module_init(test_workqueue_init);
 
+/* so that it can be unloaded, to be loaded again */
 static void __exit test_workqueue_exit(void)
 {
-	debugfs_remove(debugfs_dir);
-	stop_controller();
 }
 module_exit(test_workqueue_exit);
 
-MODULE_DESCRIPTION("Benchmark of unbound workqueues");
+MODULE_AUTHOR("Breno Leitao <leitao@debian.org>");
+MODULE_DESCRIPTION("Stress/performance benchmark for workqueue subsystem");
 MODULE_LICENSE("GPL");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests for the histogram and the parameters of test_workqueue.
+ * KUnit tests for the histogram and the threads of test_workqueue.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -106,139 +106,68 @@ static void merge_adds_up(struct kunit *test)
 	KUNIT_EXPECT_MEMEQ(test, &hists[0], &hists[2], sizeof(*hists));
 }
 
-static int set_params(struct bench_params *params, const char *words)
+/* from one thread to the next it is as many CPUs everywhere, or one more */
+static void threads_are_spread(struct kunit *test)
 {
-	char buf[128];
+	unsigned int nr_cpus, nr_threads, nr, cpu, next;
 
-	strscpy(buf, words);
-	return bench_set_params(params, buf);
-}
-
-static void good_params_are_taken(struct kunit *test)
-{
-	struct bench_params *params = kunit_kzalloc(test, sizeof(*params), GFP_KERNEL);
-	int i;
-
-	KUNIT_ASSERT_NOT_NULL(test, params);
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, "scopes=cache,cpu mode=burst threads=1\n"));
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, "cpus=0 items=100000000 window=131072"));
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, " work_ns=100000000  sleep_us=250000\t"));
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, "max_active=512 strict=1\nspread=1 "));
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, "warmup=0 repeat=0x3e8"));
-	KUNIT_EXPECT_EQ(test, params->scopes, BIT(0) | BIT(3));
-	KUNIT_EXPECT_EQ(test, params->mode, MODE_BURST);
-	KUNIT_EXPECT_EQ(test, params->threads, 1);
-	KUNIT_EXPECT_TRUE(test, cpumask_equal(&params->cpus, cpumask_of(0)));
-	KUNIT_EXPECT_EQ(test, params->items, 100000000);
-	KUNIT_EXPECT_EQ(test, params->window, 131072);
-	KUNIT_EXPECT_EQ(test, params->work_ns, 100000000);
-	KUNIT_EXPECT_EQ(test, params->sleep_us, 250000);
-	KUNIT_EXPECT_EQ(test, params->max_active, 512);
-	KUNIT_EXPECT_EQ(test, params->strict, 1);
-	KUNIT_EXPECT_EQ(test, params->spread, 1);
-	KUNIT_EXPECT_EQ(test, params->warmup, 0);
-	KUNIT_EXPECT_EQ(test, params->repeat, 1000);
-
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, ""));
-	KUNIT_EXPECT_EQ(test, 0, set_params(params, "items=2 items=1 cpus="));
-	KUNIT_EXPECT_EQ(test, params->items, 1);
-	KUNIT_EXPECT_TRUE(test, cpumask_empty(&params->cpus));
-
-	/* each name is where its constant says */
-	for (i = 0; i < ARRAY_SIZE(bench_modes); i++) {
-		KUNIT_EXPECT_EQ(test, 0, bench_set_param(params, "mode", bench_modes[i]));
-		KUNIT_EXPECT_EQ(test, params->mode, i);
-	}
-	for (i = 0; i < ARRAY_SIZE(bench_scopes); i++) {
-		KUNIT_EXPECT_EQ(test, 0, bench_set_param(params, "scopes", bench_scopes[i]));
-		KUNIT_EXPECT_EQ(test, params->scopes, BIT(i));
+	for (nr_cpus = 1; nr_cpus <= 80; nr_cpus++) {
+		for (nr_threads = 1; nr_threads <= nr_cpus; nr_threads++) {
+			KUNIT_EXPECT_EQ(test, bench_cpu(0, nr_threads, nr_cpus), 0);
+			for (nr = 0, cpu = 0; nr < nr_threads; nr++, cpu = next) {
+				next = nr + 1 < nr_threads ?
+					bench_cpu(nr + 1, nr_threads, nr_cpus) : nr_cpus;
+				KUNIT_EXPECT_GE_MSG(test, next, cpu + nr_cpus / nr_threads,
+						    "%u of %u", nr_threads, nr_cpus);
+				KUNIT_EXPECT_LE_MSG(test, next,
+						    cpu + DIV_ROUND_UP(nr_cpus, nr_threads),
+						    "%u of %u", nr_threads, nr_cpus);
+			}
+		}
 	}
 }
 
-static void bad_params_are_refused(struct kunit *test)
+/* one CPU of each core is left, the first */
+static void cores_are_kept_once(struct kunit *test)
 {
-	static const char * const bad[] = {
-		"scopes=", "scopes=cach", "scopes=cachefoo", "scopes=cpu,", "scopes=,cpu",
-		"scopes=cpu,,smt", "scopes=Cache", "mode=", "mode=ser", "mode=burst,chain",
-		"mode=0", "threads=-1", "threads=4294967296", "threads=1000000", "threads=x",
-		"cpus=x", "cpus=3-1", "cpus=-1", "cpus=1000000", "items=0", "items=100000001",
-		"items=", "items=1k", "items=1.5", "items=-1", "window=-1", "window=131073",
-		"work_ns=100000001", "work_ns=-1", "sleep_us=0", "sleep_us=250001",
-		"max_active=-1", "max_active=1000000", "strict=2", "strict=y", "spread=2",
-		"warmup=100000001", "repeat=0", "repeat=1001", "item=1", "items", "=", "=1",
-	};
-	struct bench_params *params = kunit_kzalloc(test, sizeof(*params), GFP_KERNEL);
-	int i;
+	struct cpumask *cpus = kunit_kzalloc(test, sizeof(*cpus), GFP_KERNEL);
+	unsigned int cpu, first;
 
-	KUNIT_ASSERT_NOT_NULL(test, params);
-	for (i = 0; i < ARRAY_SIZE(bad); i++)
-		KUNIT_EXPECT_EQ_MSG(test, set_params(params, bad[i]), -EINVAL, "\"%s\"", bad[i]);
-	KUNIT_EXPECT_EQ(test, set_params(params, "items=1 repeat=0"), -EINVAL);
-	KUNIT_EXPECT_EQ(test, set_params(params, "repeat=0 items=1"), -EINVAL);
+	KUNIT_ASSERT_NOT_NULL(test, cpus);
+	cpumask_copy(cpus, cpu_online_mask);
+	bench_keep_cores(cpus);
+	for_each_online_cpu(cpu) {
+		first = cpumask_first_and(topology_sibling_cpumask(cpu), cpu_online_mask);
+		KUNIT_EXPECT_EQ(test, cpumask_test_cpu(cpu, cpus), cpu == first);
+	}
+	/* a sibling stands for its core where the first of it is not to be used */
+	first = cpumask_first(cpu_online_mask);
+	if (cpumask_weight(topology_sibling_cpumask(first)) > 1) {
+		cpu = cpumask_next(first, topology_sibling_cpumask(first));
+		cpumask_copy(cpus, topology_sibling_cpumask(first));
+		cpumask_clear_cpu(first, cpus);
+		bench_keep_cores(cpus);
+		KUNIT_EXPECT_TRUE(test, cpumask_equal(cpus, cpumask_of(cpu)));
+	}
 }
 
-static void params_fit_the_cpus(struct kunit *test)
+static void default_window_fits_max_active(struct kunit *test)
 {
-	struct bench_params *params = kunit_kzalloc(test, sizeof(*params), GFP_KERNEL);
-
-	KUNIT_ASSERT_NOT_NULL(test, params);
-	params->window = 8;
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
-	KUNIT_EXPECT_TRUE(test, cpumask_equal(&params->cpus, cpu_possible_mask));
-	KUNIT_EXPECT_EQ(test, params->threads, num_possible_cpus());
-	KUNIT_EXPECT_EQ(test, params->window, 1);
-	params->threads++;
-	KUNIT_EXPECT_EQ(test, -EINVAL, bench_check_params(params, cpu_possible_mask));
-
-	params->mode = MODE_FANOUT;
-	params->threads = 0;
-	params->window = 8;
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
-	KUNIT_EXPECT_EQ(test, params->threads, 1);
-	KUNIT_EXPECT_EQ(test, params->window, 8);
-	params->threads = num_possible_cpus();
-	params->window = BENCH_MAX_IN_FLIGHT / params->threads;
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
-	params->window++;
-	KUNIT_EXPECT_EQ(test, -EINVAL, bench_check_params(params, cpu_possible_mask));
-	params->threads = 1;
-
-	/* by default, no more than can be active, but in mode sleep */
-	params->window = 0;
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
-	KUNIT_EXPECT_EQ(test, params->window, 32);
-	params->window = 0;
-	params->max_active = 5;
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
-	KUNIT_EXPECT_EQ(test, params->window, 5);
-	params->mode = MODE_SLEEP;
-	params->window = 0;
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
-	KUNIT_EXPECT_EQ(test, params->window, 32);
-	params->mode = MODE_CANCEL;
-	params->threads = 0;
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpu_possible_mask));
-	KUNIT_EXPECT_EQ(test, params->threads, 1);
-	KUNIT_EXPECT_EQ(test, params->window, 1);
-	KUNIT_EXPECT_EQ(test, params->max_active, 1);
-	params->mode = MODE_FANOUT;
-
-	/* CPUs that are not online, which here are all but the first */
-	if (num_possible_cpus() > 1)
-		KUNIT_EXPECT_EQ(test, -EINVAL, bench_check_params(params, cpumask_of(0)));
-	cpumask_copy(&params->cpus, cpumask_of(0));
-	KUNIT_EXPECT_EQ(test, 0, bench_check_params(params, cpumask_of(0)));
-	params->threads = 2;
-	KUNIT_EXPECT_EQ(test, -EINVAL, bench_check_params(params, cpumask_of(0)));
+	KUNIT_EXPECT_EQ(test, bench_window(0, 1), BENCH_WINDOW);
+	KUNIT_EXPECT_EQ(test, bench_window(0, WQ_DFL_ACTIVE / 4), 4);
+	KUNIT_EXPECT_EQ(test, bench_window(0, WQ_DFL_ACTIVE + 1), 1);
+	KUNIT_EXPECT_EQ(test, bench_window(WQ_MAX_ACTIVE, 1), BENCH_WINDOW);
+	KUNIT_EXPECT_EQ(test, bench_window(11, 2), 5);
+	KUNIT_EXPECT_EQ(test, bench_window(1, 2), 1);
 }
 
 static struct kunit_case test_workqueue_test_cases[] = {
 	KUNIT_CASE(buckets_have_no_gaps),
 	KUNIT_CASE(percentiles_are_near_exact_ones),
 	KUNIT_CASE(merge_adds_up),
-	KUNIT_CASE(good_params_are_taken),
-	KUNIT_CASE(bad_params_are_refused),
-	KUNIT_CASE(params_fit_the_cpus),
+	KUNIT_CASE(threads_are_spread),
+	KUNIT_CASE(cores_are_kept_once),
+	KUNIT_CASE(default_window_fits_max_active),
 	{}
 };
 

@@ -173,7 +173,7 @@ def plan(
         if "locks" in parts:
             # lock statistics are slow, and counts need no more
             locked: list[Run] = [
-                {"mode": "serial", "scopes": [scope], "items": max(items // 4, 1)}
+                {"mode": "serial", "scopes": [scope], "items": max(items // 4, 1), "warmup": 0}
                 for scope in MEASURED
             ]
             add("locks", timed, locked, number)

@@ -39,12 +39,11 @@ def test_failed_allocations_leave_nothing(record: Record, loads: int, random: in
         if line.startswith("skipped"):
             pytest.skip(line)
     numbers = {
-        line.split()[0]: [int(word) for word in line.split()[1:]] for line in record.lines[:3]
+        line.split()[0]: [int(word) for word in line.split()[1:]] for line in record.lines[:2]
     }
-    assert numbers["run"][0] > 20
     assert numbers["load"][0] == loads
     failed, ok = numbers["random"]
-    # at 30 % one of a run's allocations fails for sure; each fourth load is left alone
+    # at 30 % one of a load's allocations fails for sure; each sixth is left alone
     assert failed >= random
-    assert ok >= random // 4
-    assert record.lines[3:] == []
+    assert ok >= random
+    assert record.lines[2:] == []

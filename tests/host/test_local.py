@@ -50,7 +50,7 @@ for word in "$@"; do
     case $word in
     mode=*) mode=$word ;;
     scopes=*) scopes=${word#scopes=} ;;
-    items=*) items=${word#items=} ;;
+    wq_items=*) items=${word#wq_items=} ;;
     esac
 done
 if [[ -e $ROOT/slow ]] && (($(wc -l <$ROOT/calls) >= $(cat $ROOT/slow))); then
@@ -523,7 +523,7 @@ def test_quick_is_one_load_per_mode_and_says_so(machine: Machine) -> None:
     modes = [call.split()[0] for call in machine.calls() if "scopes=cpu," in call]
     assert modes == [f"mode={mode}" for mode in ("serial", "burst", "fanout", "sleep", "chain")]
     assert {call.rpartition("size=")[2] for call in machine.calls()} == {"8"}
-    assert "items=10000" in machine.calls()[0]
+    assert "wq_items=10000" in machine.calls()[0]
     assert "from one load: measure without --quick" in " ".join(out.split())
 
 

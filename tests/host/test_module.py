@@ -15,7 +15,7 @@ from wqlab.places import ROOT
 from wqlab.results import ResultsError, Row
 
 VALUES = {"threads": 2, "items": 100, "items_per_sec": 5000, "lost": 0, "twice": 0}
-RUN = {"mode": "serial", "scopes": ["cache", "cpu"], "items": 50}
+RUN = {"mode": "serial", "scopes": ["cpu", "cache"], "items": 50}
 
 
 def line(scope: str, mode: str = "serial", **changes: int) -> str:
@@ -45,17 +45,17 @@ def test_bad_row(text: str) -> None:
 
 
 def test_words() -> None:
-    text = "mode=sleep scopes=cpu,numa cpus=0-3,8 items=5 max_active=3"
+    text = "mode=sleep scopes=cpu,numa cpus=0-3,8 wq_items=5 max_active=3"
     run = {"mode": "sleep", "scopes": ["cpu", "numa"], "cpus": "0-3,8", "items": 5}
     assert parse_words(text) == run | {"max_active": 3}
     assert words(parse_words(text)) == text
-    for bad in ("mode", "items=many", "a=b=c"):
+    for bad in ("mode", "wq_items=many", "a=b=c"):
         with pytest.raises(ResultsError):
             parse_words(bad)
 
 
 def test_rows_of() -> None:
-    """In the order of the module, whatever was asked for; other lines are passed over."""
+    """In the order that was asked for; other lines are passed over."""
     said = ["insmod: loaded", line("cpu"), line("cache")]
     assert [row.scope for row in rows_of(RUN, said)] == ["cpu", "cache"]
     missing = [line("cpu"), "test_workqueue: scope=cache missing"]
@@ -67,7 +67,7 @@ def test_rows_of() -> None:
     ("said", "message"),
     [
         ([], "not one row for each scope, but none"),
-        ([line("cpu")], "not one row for each scope, but cpu, of: mode=serial scopes=cache,cpu"),
+        ([line("cpu")], "not one row for each scope, but cpu, of: mode=serial scopes=cpu,cache"),
         ([line("cpu"), line("cache"), line("cache")], "not one row for each scope"),
         ([line("cpu"), line("cache", lost=1)], "scope cache, mode serial: 1 items lost"),
         ([line("cpu", twice=2), line("cache")], "2 items twice"),
@@ -82,7 +82,7 @@ def test_what_is_not_of_the_run(said: list[str], message: str) -> None:
 
 
 def test_names_are_those_of_the_module() -> None:
-    header = (ROOT / "lib/test_workqueue.h").read_text()
-    for name, known in (("SCOPES", SCOPES), ("MODES", (*MODES, "cancel"))):
-        text = re.search(rf'#define BENCH_{name}\s+"(.*)"', header)
+    module = (ROOT / "lib/test_workqueue.c").read_text()
+    for name, known in (("SCOPES", SCOPES), ("MODES", (*MODES, "rate", "cancel"))):
+        text = re.search(rf'#define {name}\s+"(.*)"', module)
         assert text and tuple(text[1].split(", ")) == known

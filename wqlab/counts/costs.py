@@ -15,17 +15,19 @@ from wqlab.vm import sections
 
 # Loads of guest/jobs/wakeups, with more items.
 LOADS = {
-    "serial": parse_words("mode=serial scopes=cache items=20000"),
-    "burst": parse_words("mode=burst window=16 scopes=cache items=20000"),
-    "limited": parse_words("mode=burst window=16 scopes=cpu items=20000 max_active=2"),
-    "chain": parse_words("mode=chain scopes=cpu items=20000"),
-    "fanout": parse_words("mode=fanout window=16 scopes=cache items=20000"),
-    "sleep": parse_words("mode=sleep window=8 sleep_us=2000 scopes=cpu items=1000 max_active=3"),
+    "serial": parse_words("mode=serial scopes=cache wq_items=20000 warmup=0"),
+    "burst": parse_words("mode=burst window=16 scopes=cache wq_items=20000 warmup=0"),
+    "limited": parse_words("mode=burst window=16 scopes=cpu wq_items=20000 warmup=0 max_active=2"),
+    "chain": parse_words("mode=chain scopes=cpu wq_items=20000 warmup=0"),
+    "fanout": parse_words("mode=fanout window=16 scopes=cache wq_items=20000 warmup=0"),
+    "sleep": parse_words(
+        "mode=sleep window=8 sleep_us=2000 scopes=cpu wq_items=1000 warmup=0 max_active=3"
+    ),
 }
 # On machines whose CPUs run in turns, each of which has a pool that always has work waiting.
 LIMITS = {
     f"max_active={limit}": parse_words(
-        f"mode=burst window=32 scopes=cpu items=1000 max_active={limit}"
+        f"mode=burst window=32 scopes=cpu wq_items=1000 warmup=0 max_active={limit}"
     )
     for limit in (1, 2, 8, 16, 256)
 }

@@ -57,6 +57,7 @@ class Cell:
             "max_active": self.max_active,
             "cpus": format_cpulist(self.cpus),
             "items": self.window,
+            "warmup": 0,
             "window": self.window,
             "sleep_us": self.sleep_ms * 1000,
         }
@@ -91,8 +92,7 @@ def cells(scenario: Scenario) -> Iterator[Cell]:
 
 def commands(scenario: Scenario) -> str:
     """The input of guest/jobs/maxactive."""
-    asked = (cell.command for cell in cells(scenario))
-    return "\n".join(["load items=1 scopes=default", *asked, ""])
+    return "".join(f"{cell.command}\n" for cell in cells(scenario))
 
 
 def peaks(scenario: Scenario, lines: list[str]) -> dict[Cell, int]:
