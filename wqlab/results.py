@@ -270,6 +270,8 @@ METRICS = {
         Metric("kworkers_new", "kworkers started", "", ""),
         Metric("pools", "pools in use", "", ""),
         Metric("running_peak", "running at once", "items", ""),
+        Metric("switches_per_item", "context switches", "per item", "lower"),
+        Metric("cpu_ns_per_item", "CPU time", "ns per item", "lower"),
         Metric("lock_acquisitions", "acquisitions of pool->lock", "per item", "lower"),
         Metric("lock_contentions", "contentions of pool->lock", "per item", "lower"),
         Metric("lock_hold_ns", "pool->lock held", "ns per item", "lower"),
@@ -307,6 +309,7 @@ FIGURES = {
         Metric("pairs_ns", "all pairs of CPUs compared once, as it was done before", "ns", "lower"),
     )
 }
+_PER_ITEM = {"switches_per_item": ("switches", 1), "cpu_ns_per_item": ("cpu_us", 1000)}
 _OF_LOCKS = {
     "lock_acquisitions": "acquisitions",
     "lock_contentions": "contentions",
@@ -320,6 +323,10 @@ def value(row: Row, metric: str) -> float | None:
     if metric == "kworkers_new":
         before, peak = (row.values.get(f"kworkers_{when}") for when in ("before", "peak"))
         return None if before is None or peak is None else peak - before
+    if metric in _PER_ITEM:
+        key, unit = _PER_ITEM[metric]
+        used = row.values.get(key)
+        return None if used is None else used * unit / max(row.values["items"], 1)
     if metric not in _OF_LOCKS:
         return row.values.get(metric)
     if row.locks is None or not row.values.get("items"):

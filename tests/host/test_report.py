@@ -130,6 +130,22 @@ def test_medians_are_those_of_the_boots() -> None:
     assert f"{tables.figure(statistics.median(held))} [" in terminal.text(found)
 
 
+def test_costs_of_an_item_where_rows_have_them() -> None:
+    """Seen failing: with totals in place of what an item takes."""
+    old = results({"stock": 1.0})
+    (panel,) = [one for one in compare.panels(old, "time") if one.mode == "serial"]
+    assert tables.costs_table(panel) is None
+    for boot in old.boots:
+        for row in boot.rows:
+            items = row.values.get("items", 0)
+            row.values.update({"switches": items * 3, "cpu_us": items * 2})
+    (panel,) = [one for one in compare.panels(old, "time") if one.mode == "serial"]
+    costs = tables.costs_table(panel)
+    assert costs
+    (row, *_) = texts(costs)
+    assert row[3].startswith("3") and row[4].startswith("2,000")
+
+
 def test_a_missing_scope_is_missing() -> None:
     table = tables.throughput_table(compare.panels(full(), "time")[0])
     row = next(row for row in table.rows if row[3].text == "no such scope")

@@ -156,6 +156,8 @@ class Page:
             tables.latency_table(panel),
             tables.kworkers_table(panel),
         ]
+        costs = tables.costs_table(panel)
+        shown += [costs] if costs else []
         parts += [shards] if shards else []
         parts += [
             folded(

@@ -187,6 +187,14 @@ def kworkers_table(panel: Panel) -> Table:
     return kernel_table(panel, f"{panel.title}: kworkers and pools", metrics)
 
 
+def costs_table(panel: Panel) -> Table | None:
+    """What an item takes of the CPUs, of results that have it."""
+    metrics = ["switches_per_item", "cpu_ns_per_item"]
+    if not any(panel.figures(k, s, metrics[0]) for k in panel.by_kernel for s in panel.scopes):
+        return None
+    return kernel_table(panel, f"{panel.title}: context switches and CPU time", metrics)
+
+
 def lock_tables(panel: Panel) -> list[Table]:
     return [
         kernel_table(

@@ -14,6 +14,7 @@ from wqlab.report.tables import (
     Table,
     builds_table,
     claim_lines,
+    costs_table,
     instruction_table,
     kworkers_table,
     latency_table,
@@ -91,7 +92,7 @@ def text(results: Results, full: bool = False) -> str:
     for panel in panels(results, "time", "local"):
         add(throughput_table(panel), shard_table(panel), running_table(panel), latency_table(panel))
         if full:
-            add(*time_tables(panel), kworkers_table(panel))
+            add(*time_tables(panel), kworkers_table(panel), costs_table(panel))
         blocks.append(claim_lines(panel))
     for sweep in sweeps(results):
         add(*(sweep_table(sweep, scope) for scope in sweep.scopes))
