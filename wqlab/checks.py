@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,8 @@ DOCUMENT = "Documentation/core-api/workqueue.rst"
 WARNING = re.compile(
     r"^(?:\S*/)?(\w*workqueue(?:_kunit)?\.[ch]|wqtorture\.c):\d+(?::\d+)?(:.*(?:warning|error):.*)"
 )
+# of Coccinelle
+FINDING = re.compile(r"^(?:\S*/)?(\w+\.[ch]):\d+:[\d-]+(: .*)")
 # of Sphinx
 REMARK = re.compile(r"^(?:\S*/)?(index\.rst|workqueue\.[ch]):\d+(: .*)")
 LIMIT = 1800.0  # seconds
@@ -173,6 +176,37 @@ def documentation(source: Source, patches: int | None) -> frozenset[str]:
     if done.status:
         raise Problem(f"sphinx-build ended with status {done.status}: {done.output[-500:]}")
     return about(done.output, REMARK)
+
+
+def findings(source: Source, patches: int | None, jobs: int) -> frozenset[str]:
+    """What the semantic patches of the kernel (scripts/coccinelle) report of the files of the
+    series, without lines. It is what `make coccicheck MODE=report` runs, which takes a folder."""
+    with source.hold(patches) as tree:
+        files = [name for name in FILES if (tree / name).is_file()]
+
+        def report(rule: Path) -> str:
+            text = rule.read_text(errors="replace")
+            options = re.findall(r"^// ?Options: *(.*)$", text, re.MULTILINE)
+            done = run(
+                ["spatch", "-D", "report", "--very-quiet", "--cocci-file", rule]
+                + [*" ".join(options).split(), "-I", tree / "include", HEADER, *files],
+                limit=600,
+                cwd=tree,
+            )
+            # one with a part in OCaml can't be run by a spatch that was built without
+            if done.status and "ocaml" not in text:
+                raise Problem(f"spatch of {rule} ended with {done.status}: {done.output[-300:]}")
+            return done.output
+
+        rules = [
+            rule
+            for rule in sorted((tree / "scripts/coccinelle").rglob("*.cocci"))
+            if re.search(r"^virtual .*\breport\b", rule.read_text(errors="replace"), re.MULTILINE)
+        ]
+        if not rules:
+            raise Problem(f"{tree} has no semantic patches that report")
+        with ThreadPoolExecutor(jobs) as pool:
+            return about("".join(pool.map(report, rules)), FINDING)
 
 
 def checkpatch(tree: Path, patch: Patch) -> str:

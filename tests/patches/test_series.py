@@ -134,6 +134,20 @@ class Remarks(Need):
 
 
 @dataclass(frozen=True)
+class Findings(Need):
+    """What Coccinelle reports of the series and does not report of the base."""
+
+    cores = HOST_CORES
+    guess = 300.0
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> frozenset[str]:
+        source = farm[SOURCE]
+        series, base = (checks.findings(source, number, HOST_CORES) for number in (None, 0))
+        return series - base
+
+
+@dataclass(frozen=True)
 class Checkpatch(Need):
     number: int
     before = (SOURCE,)
@@ -229,6 +243,13 @@ def test_no_new_warning(made: checks.Warnings) -> None:
 )
 def test_no_new_remark(made: frozenset[str]) -> None:
     """Of Sphinx about the documentation."""
+    assert not made, "\n".join(sorted(made))
+
+
+@pytest.mark.tier("full")
+@(pytest.mark.needs(Findings()) if shutil.which("spatch") else pytest.mark.skip("no spatch here"))
+def test_no_new_finding(made: frozenset[str]) -> None:
+    """Of Coccinelle."""
     assert not made, "\n".join(sorted(made))
 
 
