@@ -15,6 +15,7 @@ from typing import Any
 from wqlab.arch import Arch, find_arch
 from wqlab.bases import Patch
 from wqlab.build import CONFIGS, Flavour, Job, fragments, wanted
+from wqlab.debian import configuration
 from wqlab.obtain import Source
 from wqlab.places import VENV
 from wqlab.problem import Problem
@@ -50,6 +51,8 @@ class Gate:
     since: str = ""
     arch: str = ""
     quick: bool = False
+    files: int = 1  # of FILES, where there are no fragments, which configure all
+    debian: bool = False  # on top of Debian's own configuration, in place of `fragments`
 
 
 @cache
@@ -87,6 +90,8 @@ def configured(
     job.log.write_text("")
     paths = fragments(flavour, arch) if flavour.fragments else []
     lines = wanted(source, source.count(patches), paths)
+    if gate and gate.debian:
+        lines = configuration(source.base, arch)
     firm = [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)] if gate else None
     job.configure(f"{source.version} ({name})", flavour, lines + (firm or []), firm)
     return job
@@ -113,11 +118,18 @@ def about(text: str, pattern: re.Pattern[str] = WARNING) -> frozenset[str]:
     return frozenset(match[1] + match[2] for match in found if match)
 
 
-def pass_gate(source: Source, gate: Gate, patches: int | None, place: str, jobs: int = 0) -> None:
+def pass_gate(
+    source: Source,
+    gate: Gate,
+    patches: int | None,
+    place: str,
+    jobs: int = 0,
+    arch: Arch | None = None,
+) -> None:
     """The files of the series compile without a warning; Problem if not."""
     with source.hold(patches, place) as tree:
-        job = configured(source, tree, patches, place, jobs, gate=gate)
-        names = objects(tree) if gate.fragments else [FILES[0].replace(".c", ".o")]
+        job = configured(source, tree, patches, place, jobs, arch, gate)
+        names = objects(tree)[: len(FILES) if gate.fragments else gate.files]
         job.make(f"compiling for {gate.name}", *names, wrong=f"no {gate.name}: {gate.about}")
 
 
@@ -188,8 +200,8 @@ def findings(source: Source, patches: int | None, jobs: int) -> frozenset[str]:
             text = rule.read_text(errors="replace")
             options = re.findall(r"^// ?Options: *(.*)$", text, re.MULTILINE)
             done = run(
-                ["spatch", "-D", "report", "--very-quiet", "--cocci-file", rule]
-                + [*" ".join(options).split(), "-I", tree / "include", HEADER, *files],
+                ["spatch", "-D", "report", "--very-quiet", "--cocci-file", str(rule)]
+                + [*" ".join(options).split(), "-I", f"{tree}/include", HEADER, *files],
                 limit=600,
                 cwd=tree,
             )
@@ -206,7 +218,8 @@ def findings(source: Source, patches: int | None, jobs: int) -> frozenset[str]:
         if not rules:
             raise Problem(f"{tree} has no semantic patches that report")
         with ThreadPoolExecutor(jobs) as pool:
-            return about("".join(pool.map(report, rules)), FINDING)
+            said = "".join(pool.map(report, rules))
+    return about(re.sub(r"\bline \d+", "line", said), FINDING)
 
 
 def checkpatch(tree: Path, patch: Patch) -> str:

@@ -8,6 +8,8 @@ found for each affinity scope.
 
 import argparse
 import hashlib
+import lzma
+import platform
 import re
 import shutil
 import tempfile
@@ -92,6 +94,38 @@ def get_kernel(base: Base, arch: Arch) -> Path:
         return apt.latest(CACHE / "debian", base.series, find, make)
     except apt.Unreachable as reason:
         raise Skipped(str(reason)) from None
+
+
+def configuration(base: Base, arch: Arch) -> list[str]:
+    """The lines of Debian's own configuration of the newest kernel of the base's series."""
+    name, kind = f"linux-config-{base.series}", arch.debian.rpartition("-")[2]
+    if not shutil.which("apt-get"):
+        raise Skipped("this machine has no apt to get Debian's configuration with")
+    if base.suite:
+        its_apt = apt.private(base.suite, "deb", kind)
+    elif arch is find_arch(platform.machine()):
+        its_apt = apt.Apt()
+    else:
+        raise Skipped(f"the machine's own apt has no {name} for {kind}")
+
+    def find() -> str:
+        version = its_apt.newest(name)
+        if not version:
+            raise apt.Unreachable(f"Debian has no {name} for {kind}")
+        return version
+
+    def make(version: str, part: Path) -> None:
+        packages = its_apt.download(name, version)
+        apt.unpack(packages, part, f"{name} {version}")
+        remove(packages[0].parent)
+
+    try:
+        place = apt.latest(CACHE / f"config-{kind}", base.series, find, make)
+    except apt.Unreachable as reason:
+        raise Skipped(str(reason)) from None
+    [file] = place.glob(f"usr/src/{name}/config.{kind}_none_{kind}.xz")
+    with lzma.open(file, "rt") as text:
+        return text.read().splitlines()
 
 
 def prepare(base: Base) -> Path:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 from farm import Making, Need
-from needs import HOST_CORES, SOURCE
+from needs import HOST_CORES, OTHERS, SOURCE
 
 from wqlab import checks
 from wqlab.arch import find_arch
 from wqlab.bases import Base, base_names
+from wqlab.problem import Skipped
 
 JOBS = max(1, HOST_CORES // 2)
 
@@ -24,6 +25,7 @@ class Passed(Need):
     """A gate that the whole series has passed."""
 
     name: str
+    arch: str = ""  # "" is the usual one
     cores = JOBS
     guess = 40.0
     before = (SOURCE,)
@@ -31,7 +33,10 @@ class Passed(Need):
     def make(self, farm: Making) -> None:
         [gate] = [gate for gate in checks.gates() if gate.name == self.name]
         with farm.place("patches") as place:
-            checks.pass_gate(farm[SOURCE], gate, None, place, JOBS)
+            arch = find_arch(self.arch) if self.arch else None
+            if arch and arch.cross and not shutil.which(f"{arch.cross}gcc"):
+                raise Skipped(f"no {arch.cross}gcc: scripts/setup test installs it where it can")
+            checks.pass_gate(farm[SOURCE], gate, None, place, JOBS, arch)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -49,6 +54,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         else:
             marks.append(pytest.mark.needs(Passed(gate.name)))
         params.append(pytest.param(gate.name, id=gate.name, marks=marks))
+        for other in OTHERS if gate.debian else ():
+            marks = [pytest.mark.tier("full"), pytest.mark.needs(Passed(gate.name, other.arch))]
+            params.append(pytest.param(gate.name, id=f"{gate.name}-{other.arch}", marks=marks))
     metafunc.parametrize("gate", params)
 
 
