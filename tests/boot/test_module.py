@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """The test_workqueue module: its modes, its parameters, and how its runs are ended.
 
-Seen failing, each against a module that was broken on purpose: SEEN
+Seen failing, each against a module that was broken on purpose:latencies from when an
+item was queued, scopes always in the same order, workers that are not noted, no warm-up, items
+that are queued at once in place of at their rate, a number of seconds that is ignored, a workqueue
+that is not destroyed, threads that queue an item less, no CPU time, threads and items that go on
+when a run is stopped (test_end), a wait that a signal of the freezer ends.
 """
 
 import re
@@ -136,7 +140,8 @@ RATE = "run mode=rate scopes=cpu nr_threads=1 secs=2 rate=50 warmup=0"
 BLOCKED = "run mode=rate scopes=cpu nr_threads=1 wq_items=40 rate=1000 window=1 max_active=1"
 BLOCKED += " work_ns=4000000 warmup=0"
 CANCEL = "run mode=cancel scopes=cpu,cache wq_items=20"
-RUNS = boot(LOAD, *map(run, MODES), *SETTINGS, SECONDS, RATE, BLOCKED, CANCEL)
+FREEZE = "freeze scopes=cpu wq_items=1000 mode=rate rate=500 warmup=0"
+RUNS = boot(LOAD, *map(run, MODES), *SETTINGS, SECONDS, RATE, BLOCKED, CANCEL, FREEZE)
 
 
 def numbers(row: dict[str, str]) -> dict[str, int]:
@@ -245,6 +250,12 @@ class TestRows:
         assert [row["scope"] for row in rows(lines)] == ["cpu", "cache"]
         for row in rows(lines):
             assert (row["items"], row["lost"], row["max_active"]) == ("20", "0", "1")
+
+    def test_freezing_does_not_end_it(self, record: Record) -> None:
+        lines = sections(record.lines)[FREEZE]
+        assert (one(lines, "froze"), one(lines, "result")) == ("ok", "ok")
+        [row] = rows(lines)
+        assert numbers(row)["items"] == 1000 * CPUS
 
     def test_nothing_is_left(self, record: Record) -> None:
         assert not [line for line in record.lines if line.startswith("left")]
