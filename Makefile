@@ -11,8 +11,8 @@
 # make test        prove the project
 # make test-quick  a few minutes: before each commit
 # make test-full   test, and what takes long
-# make check       checkpatch, sparse, W=1, kernel-doc and Sphinx on the series; each patch
-#                  compiles, and all of them in each configuration of configs/gates.toml
+# make check       checkpatch, sparse, W=1, kernel-doc, Coccinelle and Sphinx on the series; each
+#                  patch compiles, and all of them in each configuration of configs/gates.toml
 # make kunit       the KUnit suites on User Mode Linux
 # make each        build, boot and test each patch by itself, with lockdep
 # make torture     wqtorture with lockdep, KASAN, KCSAN and PREEMPT_RT, SECS=60 on each machine
@@ -75,7 +75,7 @@ test-quick test-full:
 	@scripts/pytest $(source) --tier $(@:test-%=%)
 
 check:
-	@scripts/pytest $(source) tests/patches --tier full -k 'checkpatch or warning or remark or compiles or gate'
+	@scripts/pytest $(source) tests/patches --tier full -k 'checkpatch or warning or remark or finding or compiles or gate'
 
 kunit:
 	@scripts/wqlab kunit $(source)
