@@ -51,10 +51,11 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 
 import drgn
 from drgn.helpers.linux.idr import idr_for_each
@@ -100,6 +101,10 @@ def cpulist(mask: int) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans) or "none"
 
 
+def pool_title(number: int) -> str:
+    return f"pool {number}"
+
+
 def parts(mask: int, of: Callable[[int], object]) -> list[int]:
     """The CPUs of a mask, divided by what is the same for them."""
     found: dict[object, int] = {}
@@ -142,8 +147,14 @@ class Look:
     faults: list[Fault] = field(default_factory=list)
     moving: set[str] = field(default_factory=set)  # where nothing can be said
 
-    def fault(self, where: str, what: str, **names: object) -> None:
-        self.faults.append(Fault(where, what, **names))
+    def fault(self, where: str, what: str, cpus: int = 0) -> None:
+        self.faults.append(Fault(where, what, cpus))
+
+    def of_pool(self, pool: int, what: str, cpus: int = 0, names: Iterable[str] = ()) -> None:
+        self.faults.append(Fault(pool_title(pool), what, cpus, (pool,), tuple(names)))
+
+    def of_workqueue(self, name: str, what: str, pools: Iterable[int] = (), cpus: int = 0) -> None:
+        self.faults.append(Fault(f"workqueue {name}", what, cpus, tuple(pools), (name,)))
 
 
 @dataclass(frozen=True)
@@ -191,9 +202,14 @@ class Item:
     """A work item on a list."""
 
     work: drgn.Object
+    func: int
     pwq: int  # address, 0 if it says it has none
     color: int
     inactive: bool
+
+    @property
+    def address(self) -> int:
+        return self.work.value_()
 
 
 class Kernel:
@@ -210,6 +226,13 @@ class Kernel:
 
     def constant(self, name: str) -> int:
         return self[name].value_()
+
+    def member(self, kind: str, *names: str) -> str:
+        """The first of these names that a member of the structure has."""
+        for name in names:
+            if self.prog.type(f"struct {kind}").has_member(name):
+                return name
+        raise Unknown(f"this kernel's struct {kind} has no {' or '.join(names)}")
 
     # --- CPUs ---
 
@@ -331,14 +354,16 @@ class Kernel:
 
     def hashed(self, buckets: drgn.Object) -> Iterator[drgn.Object]:
         """The workers in busy_hash."""
-        for bucket in buckets:
-            before, position = bucket.first.address_of_().value_(), bucket.first
-            while position:
-                node = position[0].read_()
+        size = drgn.sizeof(buckets[0])
+        for index, bucket in enumerate(buckets.value_()):
+            before, address = buckets.address_ + index * size, bucket["first"]
+            while address:
+                entry = drgn.Object(self.prog, "struct hlist_node *", value=address)
+                node = entry[0].read_()
                 if node.pprev.value_() != before:
-                    raise Corrupt(f"an entry at {position.value_():#x} doesn't point back")
-                yield drgn.container_of(position, "struct worker", "hentry")
-                before, position = position.next.address_of_().value_(), node.next
+                    raise Corrupt(f"an entry at {address:#x} doesn't point back")
+                yield drgn.container_of(entry, "struct worker", "hentry")
+                before, address = entry.next.address_of_().value_(), node.next.value_()
 
     # --- workqueues, pools, workers and work items ---
 
@@ -368,9 +393,21 @@ class Kernel:
         return found
 
     def attrs(self, wq: drgn.Object) -> drgn.Object:
-        """Named unbound_attrs before 7.3."""
-        name = "attrs" if wq.prog_.type("struct workqueue_struct").has_member("attrs") else ""
-        return wq.member_(name or "unbound_attrs")
+        return wq.member_(self.member("workqueue_struct", "attrs", "unbound_attrs"))
+
+    def scope_of(self, attrs: drgn.Object) -> Scope:
+        """The scope that a workqueue really has."""
+        affn = attrs.affn_scope.value_()
+        if affn == self.constant("WQ_AFFN_DFL"):
+            affn = self.constant("wq_affn_dfl")
+        name = self["wq_affn_names"][affn].string_().decode()
+        if name not in self.scopes:  # without memory for its pods at boot
+            name = "cache" if name == "cache_shard" and "cache" in self.scopes else "system"
+        return self.scopes[name]
+
+    def finishing(self, pwqs: Iterable[drgn.Object]) -> int:
+        """How many work items may have just ended there, and not be counted yet."""
+        return sum(len(self.workers(pwq.pool).between) for pwq in pwqs)
 
     def workers(self, pool: drgn.Object) -> Workers:
         def by_address(workers: Iterable[drgn.Object]) -> dict[int, drgn.Object]:
@@ -385,11 +422,12 @@ class Kernel:
     def items(self, head: drgn.Object) -> Iterator[Item]:
         """Of a list, without the places that rescuers mark."""
         for work in self.entries(head, "struct work_struct", "entry"):
-            if work.func.value_() != self.functions["mayday_cursor_func"]:
+            func = work.func.value_()
+            if func != self.functions["mayday_cursor_func"]:
                 data = work.data.counter.value_() & (1 << 64) - 1
                 pwq = data >> self.shift << self.shift if data & self.bits["PWQ"] else 0
                 color = data >> self.bits["COLOR_SHIFT"] & (1 << self.bits["COLOR_BITS"]) - 1
-                yield Item(work, pwq, color, bool(data & self.bits["INACTIVE"]))
+                yield Item(work, func, pwq, color, bool(data & self.bits["INACTIVE"]))
 
     @cached_property
     def bits(self) -> dict[str, int]:
@@ -417,31 +455,35 @@ class Kernel:
             return False
 
     def steadily(
-        self, look: Look, where: str, objects: Iterable[drgn.Object], check: Callable[[], None]
+        self,
+        look: Look,
+        where: str,
+        objects: Sequence[drgn.Object],
+        check: Callable[..., None],
+        *args: object,
     ) -> None:
         """Have something checked that counts only if these objects, pointers to structures, don't
         change meanwhile and are not locked."""
-        kept = [(pointer, pointer.type_.type.size) for pointer in objects]
 
         def read() -> list[bytes]:
-            return [self.prog.read(pointer.value_(), size) for pointer, size in kept]
+            return [self.prog.read(one.value_(), one.type_.type.size) for one in objects]
 
         def busy() -> bool:
-            locks = [
-                pointer.member_(name)
-                for pointer, _ in kept
+            return any(
+                self.locked(one.member_(name))
+                for one in objects
                 for name in ("lock", "active_lock")
-                if pointer.type_.type.has_member(name)
-            ]
-            return any(map(self.locked, locks))
+                if one.type_.type.has_member(name)
+            )
 
-        count = len(look.faults)
-        before, was_busy = read(), busy()
-        try:
-            check()
-        except (Corrupt, drgn.FaultError) as error:
-            look.fault(where, f"its lists are corrupt, {error}")
-        if was_busy or busy() or read() != before:
+        count, before, moves = len(look.faults), read(), busy()
+        if not moves:
+            try:
+                check(self, look, *args)
+            except (Corrupt, drgn.FaultError) as error:
+                look.fault(where, f"its lists are corrupt, {error}")
+            moves = busy() or read() != before
+        if moves:
             del look.faults[count:]
             look.moving.add(where)
         else:
@@ -449,11 +491,7 @@ class Kernel:
 
 
 def name_of(wq: drgn.Object) -> str:
-    return wq.name.string_().decode(errors="replace")
-
-
-def pool_title(number: int) -> str:
-    return f"pool {number}"
+    return wq.name.read_().string_().decode(errors="replace")
 
 
 # --- the checks -------------------------------------------------------------------------------
@@ -469,33 +507,32 @@ def check_pods(kernel: Kernel) -> Look:
             once |= pod
         for cpu in cpus_in(twice):
             pods = [pod for pod, mask in enumerate(scope.pods) if mask >> cpu & 1]
-            look.fault(f"CPU {cpu}", f"is in {scope.name} pods {pods}", cpus=1 << cpu)
+            look.fault(f"CPU {cpu}", f"is in {scope.name} pods {pods}", 1 << cpu)
         if lost := kernel.possible & ~once:
-            look.fault(f"CPUs {cpulist(lost)}", f"are in no {scope.name} pod", cpus=lost)
+            look.fault(f"CPUs {cpulist(lost)}", f"are in no {scope.name} pod", lost)
         if extra := once & ~kernel.possible:
             look.fault(f"CPUs {cpulist(extra)}", f"are in {scope.name} pods and not possible")
         for cpu, pod in scope.pod_of.items():
             if not (0 <= pod < len(scope.pods) and scope.pods[pod] >> cpu & 1):
-                look.fault(
-                    f"CPU {cpu}", f"has {scope.name} pod {pod}, which it isn't in", cpus=1 << cpu
-                )
+                look.fault(f"CPU {cpu}", f"has {scope.name} pod {pod} and isn't in it", 1 << cpu)
         for pod, mask in enumerate(scope.pods):
             nodes = {kernel.node_of[cpu] for cpu in cpus_in(mask & kernel.possible)}
             if scope.name != "system" and scope.nodes[pod] not in nodes:
-                look.fault(scope.title(pod), f"has node {scope.nodes[pod]}", cpus=mask)
+                look.fault(scope.title(pod), f"has node {scope.nodes[pod]}", mask)
     return look
 
 
-def crossing(
-    kernel: Kernel, look: Look, names: Iterable[str], of: Callable[[int], object], what: str
-) -> None:
+Of = Callable[[int], object]  # what is the same for all CPUs that belong together
+
+
+def crossing(kernel: Kernel, look: Look, names: Iterable[str], of: Of, what: str) -> None:
     """Pods whose online CPUs aren't all the same."""
     for scope in (kernel.scopes[name] for name in names if name in kernel.scopes):
         for pod, mask in enumerate(scope.pods):
             crossed = parts(mask & kernel.online, of)
             if len(crossed) > 1:
                 spans = " and ".join(map(cpulist, crossed))
-                look.fault(scope.title(pod), f"crosses {what} {spans}", cpus=mask)
+                look.fault(scope.title(pod), f"crosses the {what} of CPUs {spans}", mask)
 
 
 def divided(
@@ -506,44 +543,35 @@ def divided(
         for group in groups:
             pods = [pod for pod, mask in enumerate(scope.pods) if mask & group]
             if len(pods) > 1:
-                look.fault(
-                    f"{what} {cpulist(group)}", f"is in {scope.name} pods {pods}", cpus=group
-                )
+                where = f"{what} of CPUs {cpulist(group)}"
+                look.fault(where, f"is in {scope.name} pods {pods}", group)
 
 
 def check_siblings(kernel: Kernel) -> Look:
-    def of(cpu: int) -> tuple[int, int, int]:
-        """What doesn't share cache or node counts as another core."""
-        return topology.core[cpu], topology.llc[cpu], kernel.node_of[cpu]
-
-    topology = kernel.topology
-    cores = parts(kernel.online, of)
+    core, llc, node = kernel.topology.core, kernel.topology.llc, kernel.node_of
+    # what doesn't share cache or node counts as another core
+    cores = parts(kernel.online, lambda cpu: (core[cpu], llc[cpu], node[cpu]))
     look = Look(len(cores), "cores")
-    divided(kernel, look, ("smt", "cache", "cache_shard", "numa"), cores, "core of CPUs")
-    crossing(kernel, look, ["smt"], topology.core.__getitem__, "the cores of CPUs")
+    divided(kernel, look, ("smt", "cache", "cache_shard", "numa"), cores, "core")
+    crossing(kernel, look, ["smt"], core.__getitem__, "cores")
     return look
 
 
 def check_llc(kernel: Kernel) -> Look:
-    llc = kernel.topology.llc
-    caches = parts(kernel.online, llc.__getitem__)
+    llc = kernel.topology.llc.__getitem__
+    caches = parts(kernel.online, llc)
     look = Look(len(caches), "last-level caches")
-    crossing(
-        kernel,
-        look,
-        ("smt", "cache", "cache_shard"),
-        llc.__getitem__,
-        "the last-level caches of CPUs",
-    )
-    divided(kernel, look, ["cache"], caches, "LLC of CPUs")
+    crossing(kernel, look, ("smt", "cache", "cache_shard"), llc, "last-level caches")
+    divided(kernel, look, ["cache"], caches, "LLC")
     return look
 
 
 def check_node(kernel: Kernel) -> Look:
-    nodes = parts(kernel.online, kernel.node_of.__getitem__)
+    node = kernel.node_of.__getitem__
+    nodes = parts(kernel.online, node)
     look = Look(len(nodes), "nodes")
-    crossing(kernel, look, ("cache_shard", "numa"), kernel.node_of.__getitem__, "the nodes of CPUs")
-    divided(kernel, look, ["numa"], nodes, "node of CPUs")
+    crossing(kernel, look, ("cache_shard", "numa"), node, "nodes")
+    divided(kernel, look, ["numa"], nodes, "node")
     return look
 
 
@@ -578,7 +606,7 @@ def check_clusters(kernel: Kernel) -> Look:
         clusters = clusters_of(kernel, cache)
         look.seen += len(clusters)
         small = [mask for mask in clusters if len(cores_of(kernel, mask)) <= size]
-        divided(kernel, look, ["cache_shard"], small, "cluster of CPUs")
+        divided(kernel, look, ["cache_shard"], small, "cluster")
     return look
 
 
@@ -600,12 +628,8 @@ def check_shards(kernel: Kernel) -> Look:
         look.seen += len(sizes)
         number = number_of_shards(kernel, cores, size)
         if len(sizes) != number:
-            look.fault(
-                where,
-                f"has {len(sizes)} shards, {number} would be right for {cores} cores "
-                f"and a size of {size}",
-                cpus=cache,
-            )
+            right = f"{number} would be right for {cores} cores and a size of {size}"
+            look.fault(where, f"has {len(sizes)} shards, {right}", cache)
         clusters = [len(cores_of(kernel, mask)) for mask in clusters_of(kernel, cache)]
         largest = max((count for count in clusters if count <= size), default=1)
         if largest > 1:
@@ -614,7 +638,7 @@ def check_shards(kernel: Kernel) -> Look:
         else:
             uneven = max(sizes) - min(sizes) > 1
         if uneven:
-            look.fault(where, f"has uneven shards of {sizes} cores", cpus=cache)
+            look.fault(where, f"has uneven shards of {sizes} cores", cache)
     return look
 
 
@@ -624,7 +648,7 @@ def check_late(kernel: Kernel) -> Look:
     noted = {name: kernel.noted(f"WQ_TOPO_{level}") for level, name in levels.items()}
     look.seen = len(noted["core"])
     if lost := kernel.online & ~kernel.placed:
-        look.fault(f"CPUs {cpulist(lost)}", "are online and were never placed", cpus=lost)
+        look.fault(f"CPUs {cpulist(lost)}", "are online and were never placed", lost)
     here = kernel.online & kernel.placed
     for name, ids in noted.items():
         masks = getattr(kernel.topology, name)
@@ -633,25 +657,19 @@ def check_late(kernel: Kernel) -> Look:
             if name == "cluster":  # a mask of one may lack the siblings
                 told |= kernel.topology.core[cpu] & here
             if missed := sum(1 << c for c in cpus_in(told) if ids[c] != ids[cpu]):
-                look.fault(
-                    f"CPU {cpu}",
-                    f"shares its {name} with CPUs {cpulist(missed)}, but isn't noted to",
-                    cpus=missed | 1 << cpu,
-                )
+                what = f"shares its {name} with CPUs {cpulist(missed)}, but isn't noted to"
+                look.fault(f"CPU {cpu}", what, missed | 1 << cpu)
         for group in parts(here, ids.__getitem__):
             together = parts(group, lambda cpu, masks=masks: masks[cpu])
             # clusters that have siblings in common are one
             if len(together) > 1 and name != "cluster":
-                look.fault(f"CPUs {cpulist(group)}", f"are noted to share their {name}", cpus=group)
-    for name in ("smt", "cache", "cache_shard"):
-        for pod, mask in enumerate(kernel.scopes[name].pods if name in kernel.scopes else []):
+                look.fault(f"CPUs {cpulist(group)}", f"are noted to share their {name}", group)
+    for scope in kernel.scopes.values():
+        for pod, mask in enumerate(scope.pods if scope.name not in ("numa", "system") else []):
             late = mask & ~kernel.placed
             if late and mask & kernel.placed:
-                look.fault(
-                    kernel.scopes[name].title(pod),
-                    f"has CPUs {cpulist(late)}, which were never online",
-                    cpus=mask,
-                )
+                what = f"has CPUs {cpulist(late)}, which were never online"
+                look.fault(scope.title(pod), what, mask)
     return look
 
 
@@ -663,24 +681,45 @@ def check_isolated(kernel: Kernel) -> Look:
     )
     look.seen = isolated.bit_count()
     if unbound not in (requested, requested & ~isolated):
-        look.fault(
-            "wq_unbound_cpumask",
-            f"is {cpulist(unbound)}, where {cpulist(requested)} was asked for "
-            f"and {cpulist(isolated)} is isolated",
-            cpus=unbound ^ (requested & ~isolated),
-        )
+        what = f"is {cpulist(unbound)}, where {cpulist(requested)} was asked for"
+        what += f" and {cpulist(isolated)} is isolated"
+        look.fault("wq_unbound_cpumask", what, unbound ^ (requested & ~isolated))
     return look
 
 
 def check_pools(kernel: Kernel) -> Look:
     look = Look(unit="workqueues")
-    unbound = kernel.mask(kernel["wq_unbound_cpumask"][0])
-    online = kernel.mask(kernel["wq_online_cpumask"][0])
-    names = list(kernel.scopes)
-    default = kernel["wq_affn_names"][kernel["wq_affn_dfl"]].string_().decode()
+    for wq in kernel.workqueues:
+        where = f"workqueue {name_of(wq)}"
+        check = check_unbound if wq.flags & kernel.constant("WQ_UNBOUND") else check_percpu
+        kernel.steadily(look, where, [wq], check, wq)
+    for number, pool in kernel.pools.items():
+        if pool.cpu < 0:
+            kernel.steadily(look, pool_title(number), [pool], check_affinity, number, pool)
+            look.seen -= 1
+    return look
+
+
+def pwqs_by_cpu(kernel: Kernel, wq: drgn.Object) -> dict[int, drgn.Object]:
+    return {cpu: per_cpu_ptr(wq.cpu_pwq, cpu)[0] for cpu in cpus_in(kernel.online)}
+
+
+def check_percpu(kernel: Kernel, look: Look, wq: drgn.Object) -> None:
+    nice = HIGHPRI_NICE if wq.flags & kernel.constant("WQ_HIGHPRI") else 0
+    is_bh = bool(wq.flags & kernel.constant("WQ_BH"))
+    for cpu, pwq in pwqs_by_cpu(kernel, wq).items():
+        pool = pwq.pool
+        same = pool.cpu == cpu and pool.attrs.nice == nice
+        if not same or is_bh != bool(pool.flags & kernel.constant("POOL_BH")):
+            number = pool.id.value_()
+            what = f"its pool {number} on CPUs {cpu} isn't the CPU's own"
+            look.of_workqueue(name_of(wq), what, [number], 1 << cpu)
+
+
+def check_unbound(kernel: Kernel, look: Look, wq: drgn.Object) -> None:
     described: dict[int, tuple[object, ...]] = {}
 
-    def attrs_of(pool: drgn.Object) -> tuple[object, ...]:
+    def describe(pool: drgn.Object) -> tuple[object, ...]:
         if pool.value_() not in described:
             attrs = pool.attrs
             described[pool.value_()] = (
@@ -691,69 +730,34 @@ def check_pools(kernel: Kernel) -> Look:
             )
         return described[pool.value_()]
 
-    def check(wq: drgn.Object) -> None:
-        name, flags = name_of(wq), wq.flags.value_()
-        wrong: dict[tuple[int, str], int] = {}
-        pwqs = {cpu: per_cpu_ptr(wq.cpu_pwq, cpu)[0] for cpu in cpus_in(kernel.online)}
-        if not flags & kernel.constant("WQ_UNBOUND"):
-            nice = HIGHPRI_NICE if flags & kernel.constant("WQ_HIGHPRI") else 0
-            for cpu, pwq in pwqs.items():
-                pool = pwq.pool
-                same = pool.cpu == cpu and pool.attrs.nice == nice
-                is_bh = bool(pool.flags & kernel.constant("POOL_BH"))
-                if not same or is_bh != bool(flags & kernel.constant("WQ_BH")):
-                    wrong[pool.id.value_(), "isn't the CPU's own"] = 1 << cpu
+    unbound = kernel.mask(kernel["wq_unbound_cpumask"][0])
+    online = kernel.mask(kernel["wq_online_cpumask"][0])
+    attrs = kernel.attrs(wq)
+    wanted = kernel.mask(attrs.cpumask[0]) & unbound or unbound
+    strict, ordered = attrs.affn_strict.value_(), bool(attrs.ordered)
+    rest = (kernel.possible if strict else wanted, attrs.nice.value_(), strict)
+    scope = kernel.scope_of(attrs)
+    wrong: dict[tuple[int, str], int] = {}
+    for cpu, pwq in pwqs_by_cpu(kernel, wq).items():
+        pod = scope.pod_of[cpu]
+        inside = scope.pods[pod] & wanted if pod < len(scope.pods) else 0
+        here = inside if inside & online and not ordered else wanted
+        have = describe(pwq.pool)
+        if ordered and pwq != wq.dfl_pwq:
+            what = "isn't the only one of an ordered workqueue"
+        elif have[0] != here:
+            what = f"is for CPUs {cpulist(have[0])}, and should be for {cpulist(here)}"
+        elif have[1:] != rest:
+            what = "has other attributes than the workqueue"
         else:
-            attrs = kernel.attrs(wq)
-            wanted = kernel.mask(attrs.cpumask[0]) & unbound or unbound
-            strict, nice = attrs.affn_strict.value_(), attrs.nice.value_()
-            ordered = bool(attrs.ordered)
-            scope = kernel["wq_affn_names"][attrs.affn_scope].string_().decode()
-            scope = default if scope == "default" else scope
-            if scope not in names:  # without memory for its pods at boot
-                scope = "cache" if scope == "cache_shard" and "cache" in names else "system"
-            rest = (kernel.possible if strict else wanted, nice, strict)
-            for cpu, pwq in pwqs.items():
-                pod = kernel.scopes[scope].pod_of[cpu]
-                inside = (
-                    kernel.scopes[scope].pods[pod] if pod < len(kernel.scopes[scope].pods) else 0
-                )
-                here = inside & wanted if inside & wanted & online and not ordered else wanted
-                have = attrs_of(pwq.pool)
-                if ordered and pwq != wq.dfl_pwq:
-                    what = "isn't the only one of an ordered workqueue"
-                elif have[0] != here:
-                    what = f"is for CPUs {cpulist(have[0])}, and should be for {cpulist(here)}"
-                elif have[1:] != rest:
-                    what = "has other attributes than the workqueue"
-                else:
-                    continue
-                key = (pwq.pool.id.value_(), what)
-                wrong[key] = wrong.get(key, 0) | 1 << cpu
-            if attrs_of(wq.dfl_pwq.pool)[0] != wanted:
-                wrong[wq.dfl_pwq.pool.id.value_(), "is the default one and has other CPUs"] = 0
-        for (number, what), mask in wrong.items():
-            on = f" on CPUs {cpulist(mask)}" if mask else ""
-            look.fault(
-                f"workqueue {name}",
-                f"its pool {number}{on} {what}",
-                cpus=mask,
-                pools=(number,),
-                workqueues=(name,),
-            )
-
-    for wq in kernel.workqueues:
-        kernel.steadily(look, f"workqueue {name_of(wq)}", [wq], lambda wq=wq: check(wq))
-    for number, pool in kernel.pools.items():
-        if pool.cpu < 0:
-            kernel.steadily(
-                look,
-                pool_title(number),
-                [pool],
-                lambda number=number, pool=pool: check_affinity(kernel, look, number, pool),
-            )
-            look.seen -= 1
-    return look
+            continue
+        key = pwq.pool.id.value_(), what
+        wrong[key] = wrong.get(key, 0) | 1 << cpu
+    if describe(wq.dfl_pwq.pool)[0] != wanted:
+        wrong[wq.dfl_pwq.pool.id.value_(), "is the default one and has other CPUs"] = 0
+    for (number, what), mask in wrong.items():
+        on = f" on CPUs {cpulist(mask)}" if mask else ""
+        look.of_workqueue(name_of(wq), f"its pool {number}{on} {what}", [number], mask)
 
 
 def check_affinity(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
@@ -765,305 +769,250 @@ def check_affinity(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -
         may = kernel.mask(worker.task.cpus_mask) & kernel.online
         # without any such CPU the scheduler lets them run anywhere
         if allowed and may != allowed and not worker.rescue_wq:
-            look.fault(
-                pool_title(number),
+            look.of_pool(
+                number,
                 f"its worker {worker.id.value_()} may run on CPUs {cpulist(may)}, "
                 f"and should on {cpulist(allowed)}",
-                cpus=may ^ allowed,
-                pools=(number,),
+                may ^ allowed,
             )
 
 
-def check_workers(kernel: Kernel) -> Look:
-    look = Look(unit="pools")
+PoolCheck = Callable[[Kernel, Look, int, drgn.Object], None]
+
+
+def of_each_pool(check: PoolCheck, with_pwqs: bool = False) -> Callable[[Kernel], Look]:
+    """The check of all pools, given that of one; its pwqs must stay the same meanwhile, too."""
+
+    def checks(kernel: Kernel) -> Look:
+        look = Look(unit="pools")
+        for number, pool in kernel.pools.items():
+            pwqs = kernel.pwqs_of.get(pool.value_(), []) if with_pwqs else []
+            kernel.steadily(look, pool_title(number), [pool, *pwqs], check, number, pool)
+        return look
+
+    return checks
+
+
+def check_workers(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
+    def fault(what: str) -> None:
+        look.of_pool(number, what)
+
+    workers = kernel.workers(pool)
+    idle, busy, attached = workers.idle, workers.busy, workers.attached
     idle_flag, die_flag = kernel.constant("WORKER_IDLE"), kernel.constant("WORKER_DIE")
-    has_picked = kernel.prog.type("struct worker").has_member("picked")
-
-    def check(number: int, pool: drgn.Object) -> None:
-        where = pool_title(number)
-
-        def fault(what: str) -> None:
-            look.fault(where, what, pools=(number,))
-
-        workers = kernel.workers(pool)
-        idle, busy, attached = workers.idle, workers.busy, workers.attached
-        if pool.id != number:
-            fault(f"has ID {pool.id.value_()}")
-        if len(idle) != pool.nr_idle:
-            fault(f"nr_idle is {pool.nr_idle.value_()}, {len(idle)} workers are on idle_list")
-        own = [
-            worker
-            for worker in attached.values()
-            if not worker.rescue_wq and not worker.flags & die_flag
-        ]
-        # a new worker is attached before it's counted
-        if not len(own) - len(workers.between) <= pool.nr_workers.value_() <= len(own):
-            fault(f"nr_workers is {pool.nr_workers.value_()}, {len(own)} are attached")
-        for address, worker in (attached | idle | busy).items():
-            flags, title = worker.flags.value_(), f"worker {worker.id.value_()}"
-            if worker.pool != pool:
-                fault(f"{title} isn't of this pool")
-            if address not in attached:
-                fault(f"{title} is on a list and not attached")
-            if address in idle and address in busy:
-                fault(f"{title} is both on idle_list and in busy_hash")
-            if bool(flags & idle_flag) != (address in idle) and not flags & die_flag:
-                fault(f"{title} {'has' if flags & idle_flag else 'lacks'} the idle flag")
-            if address in idle and worker.current_work:
-                fault(f"{title} is idle and executes a work item")
-            if address in busy and not worker.current_work:
-                fault(f"{title} is busy with nothing")
-            if address in busy and worker.current_pwq and worker.current_pwq.pool != pool:
-                fault(f"{title} executes a work item of another pool")
-            if has_picked and worker.picked and not flags & idle_flag:
-                fault(f"{title} is picked and not idle")
-        loose = pool.cpu < 0 or bool(pool.flags & kernel.constant("POOL_DISASSOCIATED"))
-        if loose and not pool.flags & kernel.constant("POOL_BH") and pool.nr_running != 0:
-            fault(f"nr_running is {pool.nr_running.value_()}, though nobody counts there")
-        managed = bool(pool.flags & kernel.constant("POOL_MANAGER_ACTIVE"))
-        if managed != bool(pool.manager):
-            fault(
-                f"it is {'' if managed else 'not '}managed and has {'no' if managed else 'a'} manager"
-            )
-
-    for number, pool in kernel.pools.items():
-        kernel.steadily(
-            look, pool_title(number), [pool], lambda number=number, pool=pool: check(number, pool)
+    if pool.id != number:
+        fault(f"has ID {pool.id.value_()}")
+    if len(idle) != pool.nr_idle:
+        fault(f"nr_idle is {pool.nr_idle.value_()}, {len(idle)} workers are on idle_list")
+    own = sum(not w.rescue_wq and not w.flags & die_flag for w in attached.values())
+    # a new worker is attached before it's counted
+    if not own - len(workers.between) <= pool.nr_workers.value_() <= own:
+        fault(f"nr_workers is {pool.nr_workers.value_()}, {own} are attached")
+    for address, worker in (attached | idle | busy).items():
+        flags, title = worker.flags.value_(), f"worker {worker.id.value_()}"
+        if worker.pool != pool:
+            fault(f"{title} isn't of this pool")
+        if address not in attached:
+            fault(f"{title} is on a list and not attached")
+        if address in idle and address in busy:
+            fault(f"{title} is both on idle_list and in busy_hash")
+        if bool(flags & idle_flag) != (address in idle) and not flags & die_flag:
+            fault(f"{title} {'has' if flags & idle_flag else 'lacks'} the idle flag")
+        if address in idle and worker.current_work:
+            fault(f"{title} is idle and executes a work item")
+        if address in busy and not worker.current_work:
+            fault(f"{title} is busy with nothing")
+        if address in busy and worker.current_pwq and worker.current_pwq.pool != pool:
+            fault(f"{title} executes a work item of another pool")
+        if hasattr(worker, "picked") and worker.picked and not flags & idle_flag:
+            fault(f"{title} is picked and not idle")
+    loose = pool.cpu < 0 or bool(pool.flags & kernel.constant("POOL_DISASSOCIATED"))
+    if loose and not pool.flags & kernel.constant("POOL_BH") and pool.nr_running != 0:
+        fault(f"nr_running is {pool.nr_running.value_()}, though nobody counts there")
+    managed = bool(pool.flags & kernel.constant("POOL_MANAGER_ACTIVE"))
+    if managed != bool(pool.manager):
+        fault(
+            "it is managed and has no manager" if managed else "it has a manager and isn't managed"
         )
-    return look
 
 
-def check_items(kernel: Kernel) -> Look:
-    look = Look(unit="pools")
-
-    def check(number: int, pool: drgn.Object, pwqs: list[drgn.Object]) -> None:
-        where = pool_title(number)
-        workers = kernel.workers(pool)
-        listed = list(kernel.items(pool.worklist))
-        for worker in workers.attached.values():
-            listed += kernel.items(worker.scheduled)
-        own = {pwq.value_(): pwq for pwq in pwqs}
-        active: Counter[int] = Counter()
-        flying: Counter[tuple[int, int]] = Counter()
-        for item in listed:
-            active[item.pwq] += not item.inactive
-            flying[item.pwq, item.color] += 1
-            if item.pwq not in own:
-                look.fault(
-                    where,
-                    f"a work item at {item.work.value_():#x} is of no pwq of this pool",
-                    pools=(number,),
+def check_items(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
+    workers = kernel.workers(pool)
+    listed = list(kernel.items(pool.worklist))
+    for worker in workers.attached.values():
+        listed += kernel.items(worker.scheduled)
+    own = {pwq.value_(): pwq for pwq in kernel.pwqs_of.get(pool.value_(), [])}
+    active: Counter[int] = Counter()
+    flying: Counter[tuple[int, int]] = Counter()
+    for item in listed:
+        active[item.pwq] += not item.inactive
+        flying[item.pwq, item.color] += 1
+        if item.pwq not in own:
+            look.of_pool(number, f"a work item at {item.address:#x} is of no pwq of this pool")
+    for worker in workers.busy.values():
+        pwq = worker.current_pwq.value_()
+        active[pwq] += worker.current_func.value_() != kernel.functions["wq_barrier_func"]
+        flying[pwq, worker.current_color.value_()] += 1
+    # one that has just finished an item may still have to say so
+    slack = len(workers.between)
+    for address, pwq in own.items():
+        name = name_of(pwq.wq)
+        for item in kernel.items(pwq.inactive_works):
+            flying[address, item.color] += 1
+            if not item.inactive or item.pwq != address:
+                look.of_workqueue(
+                    name,
+                    f"a work item at {item.address:#x} waits in pool {number} and isn't inactive",
+                    [number],
                 )
-        for worker in workers.busy.values():
-            pwq = worker.current_pwq.value_()
-            active[pwq] += worker.current_func.value_() != kernel.functions["wq_barrier_func"]
-            flying[pwq, worker.current_color.value_()] += 1
-        # one that has just finished an item may still have to say so
-        slack = len(workers.between)
-        for address, pwq in own.items():
-            name = name_of(pwq.wq)
-            for item in kernel.items(pwq.inactive_works):
-                flying[address, item.color] += 1
-                if not item.inactive or item.pwq != address:
-                    look.fault(
-                        f"workqueue {name}",
-                        f"a work item at {item.work.value_():#x} waits in pool {number} and "
-                        f"isn't inactive",
-                        pools=(number,),
-                        workqueues=(name,),
-                    )
-            counts = {"nr_active": (pwq.nr_active.value_(), active[address])}
-            counts |= {
-                f"nr_in_flight[{color}]": (count.value_(), flying[address, color])
-                for color, count in enumerate(pwq.nr_in_flight)
-            }
-            for what, (counted, found) in counts.items():
-                if not found <= counted <= found + slack:
-                    look.fault(
-                        f"workqueue {name}",
-                        f"{what} in pool {number} is {counted}, there are {found}",
-                        pools=(number,),
-                        workqueues=(name,),
-                    )
+        counts = {"nr_active": (pwq.nr_active.value_(), active[address])}
+        for color, count in enumerate(pwq.nr_in_flight.value_()):
+            counts[f"nr_in_flight[{color}]"] = count, flying[address, color]
+        for what, (counted, found) in counts.items():
+            if not found <= counted <= found + slack:
+                text = f"{what} in pool {number} is {counted}, there are {found}"
+                look.of_workqueue(name, text, [number])
 
-    for number, pool in kernel.pools.items():
-        pwqs = kernel.pwqs_of.get(pool.value_(), [])
-        kernel.steadily(
-            look,
-            pool_title(number),
-            [pool, *pwqs],
-            lambda number=number, pool=pool, pwqs=pwqs: check(number, pool, pwqs),
-        )
-    return look
+
+# What is wrong with a workqueue, and the pwqs that it's about
+SlotFaults = Iterator[tuple[str, Iterable[drgn.Object]]]
 
 
 def check_slots(kernel: Kernel) -> Look:
     look = Look(unit="workqueues")
-    exact = kernel.prog.type("struct workqueue_struct").has_member("nr_spare")
-
-    def waits(pwq: drgn.Object) -> bool:
-        return pwq.inactive_works.next != pwq.inactive_works.address_of_() and not pwq.plugged
-
-    def check(wq: drgn.Object, pwqs: list[drgn.Object]) -> None:
-        name = name_of(wq)
-        limit = wq.max_active.value_()
-
-        def fault(what: str, *of: drgn.Object) -> None:
-            pools = tuple(sorted({pwq.pool.id.value_() for pwq in of}))
-            within = f" in pools {', '.join(map(str, pools))}" if pools else ""
-            look.fault(f"workqueue {name}", what + within, pools=pools, workqueues=(name,))
-
-        frozen = wq.flags & kernel.constant("WQ_FREEZABLE") and kernel["workqueue_freezing"]
-        if limit != (0 if frozen else wq.saved_max_active.value_()):
-            fault(f"max_active is {limit}, and should be {wq.saved_max_active.value_()}")
-        waiting = [pwq for pwq in pwqs if waits(pwq)]
-        if not wq.flags & kernel.constant("WQ_UNBOUND"):
-            beside = [pwq for pwq in waiting if pwq.nr_active < limit]
-            if beside:
-                fault(f"work items wait although fewer than {limit} are active", *beside)
-            return
-        slack = sum(len(kernel.workers(pwq.pool).between) for pwq in pwqs)
-        if exact:
-            check_exact(wq, pwqs, waiting, slack, fault)
-        else:
-            check_nodes(wq, pwqs, waiting, slack, fault)
-
-    def check_exact(
-        wq: drgn.Object,
-        pwqs: list[drgn.Object],
-        waiting: list[drgn.Object],
-        slack: int,
-        fault: Callable[..., None],
-    ) -> None:
-        limit, spare = wq.max_active.value_(), wq.nr_spare.value_()
-        free = {pwq.value_(): pwq.nr_free.counter.value_() for pwq in pwqs}
-        active = sum(pwq.nr_active.value_() for pwq in pwqs)
-        held = sum(max(number, 0) for number in free.values())
-        # whoever passes on a slot still has it as well
-        if not limit <= active + held + spare <= limit + slack:
-            fault(
-                f"{active} active, {held} held and {spare} spare slots are not max_active, {limit}"
-            )
-        listed = {
-            which: {
-                pwq.value_(): pwq
-                for pwq in kernel.entries(
-                    wq.member_(f"{which}_pwqs"), "struct pool_workqueue", f"{which}_node"
-                )
-            }
-            for which in ("open", "pending")
-        }
-        by_address = {pwq.value_(): pwq for pwq in pwqs}
-        for which, right in (
-            ("open", {address for address, number in free.items() if number >= 0}),
-            ("pending", {pwq.value_() for pwq in waiting}),
-        ):
-            for address in right ^ listed[which].keys():
-                pwq = by_address.get(address) or listed[which][address]
-                fault(f"a pwq is{' not' if address in right else ''} {which} by mistake", pwq)
-        if slack:
-            return  # on the way to pass on a slot
-        if waiting and spare > 0:
-            fault(f"work items wait beside {spare} free slots", *waiting)
-        if waiting and listed["open"]:
-            fault("work items wait although other pwqs hold slots", *waiting)
-
-    def check_nodes(
-        wq: drgn.Object,
-        pwqs: list[drgn.Object],
-        waiting: list[drgn.Object],
-        slack: int,
-        fault: Callable[..., None],
-    ) -> None:
-        def node_of(pwq: drgn.Object) -> int:
-            node = pwq.pool.node.value_()
-            return node if node >= 0 else nr_nodes
-
-        nr_nodes = kernel.constant("nr_node_ids") if "nr_node_ids" in kernel.prog else 1
-        for node in sorted(set(map(node_of, pwqs))):
-            of_node = wq.node_nr_active[node]
-            here = [pwq for pwq in pwqs if node_of(pwq) == node]
-            title = f"node {node}" if node < nr_nodes else "all nodes"
-            active = sum(pwq.nr_active.value_() for pwq in here)
-            counted, limit = of_node.nr.counter.value_(), of_node.max.value_()
-            if kernel.locked(of_node.lock) or slack:
-                continue
-            if counted != active:
-                fault(f"{active} work items are active on {title}, nr is {counted}", *here)
-            stuck = [pwq for pwq in waiting if node_of(pwq) == node]
-            listed = {
-                pwq.value_()
-                for pwq in kernel.entries(
-                    of_node.pending_pwqs, "struct pool_workqueue", "pending_node"
-                )
-            }
-            if lost := [pwq for pwq in stuck if pwq.value_() not in listed]:
-                fault(f"work items wait on {title} and their pwq isn't pending", *lost)
-            if stuck and counted < limit:
-                fault(f"work items wait on {title} beside {limit - counted} free slots", *stuck)
-
     for wq in kernel.workqueues:
         pwqs = kernel.pwqs(wq)
-        kernel.steadily(
-            look,
-            f"workqueue {name_of(wq)}",
-            [wq, *pwqs, *(pwq.pool for pwq in pwqs)],
-            lambda wq=wq, pwqs=pwqs: check(wq, pwqs),
-        )
+        objects = [wq, *pwqs, *(pwq.pool for pwq in pwqs)]
+        kernel.steadily(look, f"workqueue {name_of(wq)}", objects, check_slots_of, wq, pwqs)
     return look
 
 
-def check_stuck(kernel: Kernel) -> Look:
-    look = Look(unit="pools")
-    second = kernel.constant("CREATE_COOLDOWN")
-    progress = next(
-        (
-            name
-            for name in ("watchdog_ts", "last_progress_ts")
-            if kernel.prog.type("struct worker_pool").has_member(name)
-        ),
-        None,
-    )
-    if not progress:
-        raise Unknown("struct worker_pool doesn't say when it last made progress")
+def check_slots_of(kernel: Kernel, look: Look, wq: drgn.Object, pwqs: list[drgn.Object]) -> None:
+    if not wq.flags & kernel.constant("WQ_UNBOUND"):
+        faults = percpu_slots
+    elif hasattr(wq, "nr_spare"):
+        faults = exact_slots
+    else:
+        faults = node_slots
+    for what, of in chain(limit_of(kernel, wq), faults(kernel, wq, pwqs)):
+        pools = sorted({pwq.pool.id.value_() for pwq in of})
+        within = f" in pools {', '.join(map(str, pools))}" if pools else ""
+        look.of_workqueue(name_of(wq), what + within, pools)
 
+
+def limit_of(kernel: Kernel, wq: drgn.Object) -> SlotFaults:
+    limit, saved = wq.max_active.value_(), wq.saved_max_active.value_()
+    frozen = wq.flags & kernel.constant("WQ_FREEZABLE") and kernel["workqueue_freezing"]
+    if limit != (0 if frozen else saved):
+        yield f"max_active is {limit}, and should be {saved}", ()
+
+
+def waiting(pwqs: Iterable[drgn.Object]) -> list[drgn.Object]:
+    """Those with work items that wait for max_active."""
+    return [
+        pwq
+        for pwq in pwqs
+        if pwq.inactive_works.next != pwq.inactive_works.address_of_() and not pwq.plugged
+    ]
+
+
+def percpu_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
+    limit = wq.max_active.value_()
+    if beside := [pwq for pwq in waiting(pwqs) if pwq.nr_active < limit]:
+        yield f"work items wait although fewer than {limit} are active", beside
+
+
+def exact_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
+    slack, waits = kernel.finishing(pwqs), waiting(pwqs)
+    limit, spare = wq.max_active.value_(), wq.nr_spare.value_()
+    free = {pwq.value_(): pwq.nr_free.counter.value_() for pwq in pwqs}
+    active = sum(pwq.nr_active.value_() for pwq in pwqs)
+    held = sum(max(number, 0) for number in free.values())
+    # whoever passes on a slot still has it as well
+    if not limit <= active + held + spare <= limit + slack:
+        counts = f"{active} active, {held} held and {spare} spare slots"
+        yield f"{counts} are not max_active, {limit}", ()
+    by_address = {pwq.value_(): pwq for pwq in pwqs}
+    opened, pending = (
+        {
+            pwq.value_(): pwq
+            for pwq in kernel.entries(head, "struct pool_workqueue", f"{which}_node")
+        }
+        for which, head in (("open", wq.open_pwqs), ("pending", wq.pending_pwqs))
+    )
+    for which, listed, right in (
+        ("open", opened, {address for address, number in free.items() if number >= 0}),
+        ("pending", pending, {pwq.value_() for pwq in waits}),
+    ):
+        for address in right ^ listed.keys():
+            pwq = by_address.get(address) or listed[address]
+            yield f"a pwq is{' not' if address in right else ''} {which} by mistake", [pwq]
+    if slack:
+        return  # on the way to pass on a slot
+    if waits and spare > 0:
+        yield f"work items wait beside {spare} free slots", waits
+    if waits and opened:
+        yield "work items wait although other pwqs hold slots", waits
+
+
+def node_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
+    nr_nodes = kernel.constant("nr_node_ids") if "nr_node_ids" in kernel.prog else 1
+    by_node: dict[int, list[drgn.Object]] = {}
+    for pwq in pwqs:
+        node = pwq.pool.node.value_()
+        by_node.setdefault(node if node >= 0 else nr_nodes, []).append(pwq)
+    if kernel.finishing(pwqs):
+        return
+    for node, here in sorted(by_node.items()):
+        of_node = wq.node_nr_active[node]
+        if kernel.locked(of_node.lock):
+            continue
+        title = f"node {node}" if node < nr_nodes else "all nodes"
+        active = sum(pwq.nr_active.value_() for pwq in here)
+        counted, limit = of_node.nr.counter.value_(), of_node.max.value_()
+        if counted != active:
+            yield f"{active} work items are active on {title}, nr is {counted}", here
+        waits = waiting(here)
+        pending = kernel.entries(of_node.pending_pwqs, "struct pool_workqueue", "pending_node")
+        listed = {pwq.value_() for pwq in pending}
+        if lost := [pwq for pwq in waits if pwq.value_() not in listed]:
+            yield f"work items wait on {title} and their pwq isn't pending", lost
+        if waits and counted < limit:
+            yield f"work items wait on {title} beside {limit - counted} free slots", waits
+
+
+def check_stuck(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
     def woken(worker: drgn.Object) -> bool:
         task = worker.task
-        state = task.member_("__state" if hasattr(task, "__state") else "state")
-        return state == 0 or task.on_rq != 0
+        return not task or task.member_(state) == 0 or task.on_rq != 0
 
-    def check(number: int, pool: drgn.Object) -> None:
-        items = list(kernel.items(pool.worklist))
-        workers = kernel.workers(pool)
-        ago = (kernel["jiffies_64"].value_() - pool.member_(progress).value_()) & (1 << 64) - 1
-        # one that is neither idle nor busy looks for work by itself
-        if not items or pool.nr_running or not workers.idle or workers.between or ago < second:
-            return
-        if any(not worker.task or woken(worker) for worker in workers.idle.values()):
-            return
-        names: set[str] = set()
-        barriers = []
-        for item in items:
-            if item.pwq:
-                pwq = drgn.Object(kernel.prog, "struct pool_workqueue *", value=item.pwq)
-                names.add(name_of(pwq.wq))
-            if item.work.func.value_() == kernel.functions["wq_barrier_func"]:
-                barrier = drgn.container_of(item.work, "struct wq_barrier", "work")
-                barriers.append(barrier.task.comm.string_().decode(errors="replace"))
-        flushes = f", {', '.join(barriers)} waits in flush_work()" if barriers else ""
-        look.fault(
-            pool_title(number),
-            f"{len(items)} work items of {', '.join(sorted(names))} wait for {ago // second} s, "
-            f"{len(workers.idle)} workers are idle and none is woken up{flushes}",
-            pools=(number,),
-            workqueues=tuple(sorted(names)),
-        )
-
-    for number, pool in kernel.pools.items():
-        kernel.steadily(
-            look, pool_title(number), [pool], lambda number=number, pool=pool: check(number, pool)
-        )
-    return look
+    state = kernel.member("task_struct", "__state", "state")
+    # when it was seen to make progress
+    progress = kernel.member("worker_pool", "watchdog_ts", "last_progress_ts")
+    second = kernel.constant("CREATE_COOLDOWN")
+    items, workers = list(kernel.items(pool.worklist)), kernel.workers(pool)
+    ago = (kernel["jiffies_64"].value_() - pool.member_(progress).value_()) & (1 << 64) - 1
+    # one that is neither idle nor busy looks for work by itself
+    if not items or pool.nr_running or not workers.idle or workers.between or ago < second:
+        return
+    if any(map(woken, workers.idle.values())):
+        return
+    names: set[str] = set()
+    barriers = []
+    for item in items:
+        if item.pwq:
+            pwq = drgn.Object(kernel.prog, "struct pool_workqueue *", value=item.pwq)
+            names.add(name_of(pwq.wq))
+        if item.func == kernel.functions["wq_barrier_func"]:
+            barrier = drgn.container_of(item.work, "struct wq_barrier", "work")
+            barriers.append(barrier.task.comm.string_().decode(errors="replace"))
+    flushes = f", {', '.join(barriers)} waits in flush_work()" if barriers else ""
+    look.of_pool(
+        number,
+        f"{len(items)} work items of {', '.join(sorted(names))} wait for {ago // second} s, "
+        f"{len(workers.idle)} workers are idle and none is woken up{flushes}",
+        names=sorted(names),
+    )
 
 
 CHECKS = {
@@ -1076,10 +1025,10 @@ CHECKS = {
     "late": check_late,
     "isolated": check_isolated,
     "pools": check_pools,
-    "workers": check_workers,
-    "items": check_items,
+    "workers": of_each_pool(check_workers),
+    "items": of_each_pool(check_items, with_pwqs=True),
     "slots": check_slots,
-    "stuck": check_stuck,
+    "stuck": of_each_pool(check_stuck),
 }
 
 
