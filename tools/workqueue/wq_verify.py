@@ -84,6 +84,14 @@ class Corrupt(Exception):
     """One line on a list that can't be right."""
 
 
+def unread(error: Exception) -> str:
+    """What a pointer that can't be followed means; Unknown if it's the dump that has no such page,
+    which is not the kernel's fault."""
+    if "xcluded page" in str(error):
+        raise Unknown(f"the dump lacks pages, which makedumpfile -d 17 keeps: {error}")
+    return f"corrupt, {error}"
+
+
 def cpus_in(mask: int) -> Iterator[int]:
     while mask:
         yield (mask & -mask).bit_length() - 1
@@ -454,6 +462,16 @@ class Kernel:
         except AttributeError:  # one CPU, or PREEMPT_RT's spinlock_t, of which there is none here
             return False
 
+    @property
+    def changing(self) -> bool:
+        """Whether CPUs come or go, or pods and the pools of workqueues are being changed."""
+        if "cpu_hotplug_lock" in self.prog and self["cpu_hotplug_lock"].block.counter:
+            return True
+        if "wq_pool_mutex" not in self.prog:
+            return False
+        mutex = self["wq_pool_mutex"]
+        return bool(mutex.owner.counter if hasattr(mutex, "owner") else mutex.rtmutex.owner)
+
     def steadily(
         self,
         look: Look,
@@ -481,7 +499,7 @@ class Kernel:
             try:
                 check(self, look, *args)
             except (Corrupt, drgn.FaultError) as error:
-                look.fault(where, f"its lists are corrupt, {error}")
+                look.fault(where, f"its lists are {unread(error)}")
             moves = busy() or read() != before
         if moves:
             del look.faults[count:]
@@ -1047,12 +1065,17 @@ class Result:
 
 
 def once(check: Callable[[Kernel], Look], prog: drgn.Program) -> Look:
+    kernel = Kernel(prog)
+    changing = kernel.changing
     try:
-        return check(Kernel(prog))
+        look = check(kernel)
     except (Corrupt, drgn.FaultError) as error:
         look = Look()
-        look.fault("kernel memory", f"a list or pointer is corrupt, {error}")
-        return look
+        look.fault("kernel memory", f"a list or pointer is {unread(error)}")
+    if look.faults and (changing or kernel.changing):
+        look.moving |= {fault.where for fault in look.faults}
+        look.faults = []
+    return look
 
 
 def believed(check: Callable[[Kernel], Look], prog: drgn.Program) -> Look:
