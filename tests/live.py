@@ -2,6 +2,7 @@
 """A guest's memory while it runs, as drgn in the guest would see it: a dump says where things are,
 and QEMU's process has what is there now."""
 
+import os
 import re
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import drgn
+from drgn.helpers.linux.mm import follow_phys, phys_to_virt
 
 from wqlab import vm
 from wqlab.places import ROOT
@@ -32,9 +34,8 @@ def running(
     base = int(found[1], 16) - HIGH
     process = Path(f"/proc/{pid}/mem").open("rb", buffering=0)  # noqa: SIM115 # as long as drgn reads
 
-    def read(address: int, count: int, offset: int, physical: bool) -> bytes:
-        process.seek(base + address)
-        data = process.read(count)
+    def read(address: int, count: int) -> bytes:
+        data = os.pread(process.fileno(), count, base + address)
         if len(data) != count:
             raise drgn.FaultError("the guest has ended", address)
         return data
@@ -42,8 +43,23 @@ def running(
     prog = drgn.Program()
     prog.set_core_dump(core)
     prog.load_debug_info([kernel.path / "vmlinux"])
-    prog.add_memory_segment(0, LOW, read, True)
-    prog.add_memory_segment(HIGH, (memory << 20) - HIGH, read, True)
+    size = (memory << 20) - HIGH
+    # where the kernel has all memory, and itself: as /proc/kcore does, without page tables
+    direct = phys_to_virt(prog, 0).value_()
+    image = prog.symbol("_text").address
+    there = follow_phys(prog["init_mm"].address_of_(), image).value_()
+    for start, physical, length, is_physical in (
+        (0, 0, LOW, True),
+        (HIGH, HIGH, size, True),
+        (direct + HIGH, HIGH, size, False),
+        (image, there, prog.symbol("_end").address - image, False),
+    ):
+        prog.add_memory_segment(
+            start,
+            length,
+            lambda _, count, offset, __, physical=physical: read(physical + offset, count),
+            is_physical,
+        )
     return prog
 
 
