@@ -3,6 +3,10 @@
 
 import hashlib
 import os
+import shutil
+import struct
+import sys
+import tomllib
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +22,7 @@ from wqlab.kunit import Report, Uml, build_uml, parse
 from wqlab.obtain import Source, obtain
 from wqlab.places import BUILD, ROOT
 from wqlab.problem import Problem
+from wqlab.run import check
 from wqlab.scenario import find_scenario
 
 HOTADD = ROOT / "tests/mutants/hotadd.diff"
@@ -278,10 +283,74 @@ class Core(Boot):
         return f"{super().__str__()}, to keep its memory"
 
     def make(self, farm: Making, keep: bool = True, on_hold: Any = None) -> tuple[vm.Kernel, Path]:
-        record = super().make(farm, keep)
+        record = super().make(farm, keep, on_hold)
         if record.verdict != "pass":
             raise Problem(f"{self}: {record.verdict}, {record.reason}")
         return farm[self.kernel], self.out / "core-0"
+
+
+@dataclass(frozen=True)
+class Dumps(Core):
+    """A boot, and its memory as QEMU writes it without and with what page tables map, and as kdump
+    does: its kernel, and each of these by its name where it's to be had."""
+
+    def make(
+        self, farm: Making, keep: bool = True, on_hold: Any = None
+    ) -> tuple[vm.Kernel, dict[str, Path]]:
+        def hold(_: int, monitor: vm.Monitor, core: Path) -> None:
+            monitor.dump_memory(core.with_name("core-paging"), paging=True)
+
+        self.out.mkdir(parents=True, exist_ok=True)
+        for old in self.out.glob("core-*"):
+            old.unlink()
+        kernel, core = super().make(farm, keep, hold)
+        found = {"plain": core, "paging": core.with_name("core-paging")}
+        # it knows dumps of its own architecture only
+        if shutil.which("makedumpfile") and not self.arch.foreign:
+            found["kdump"] = core.with_name("core-kdump")
+            phdrs_first(core)
+            command = ["makedumpfile", "-c", "-d", "17", core, found["kdump"]]
+            check(command, wrong="makedumpfile failed", limit=120)
+        return kernel, found
+
+
+def phdrs_first(core: Path) -> None:
+    """Put the program headers right behind the ELF header, where makedumpfile looks for them, and
+    QEMU 7.2 has section headers."""
+    with core.open("r+b") as file:
+        core.chmod(0o600)
+        header = bytearray(file.read(64))
+        (start,), (number,) = (
+            struct.unpack_from("<Q", header, 32),
+            struct.unpack_from("<H", header, 56),
+        )
+        file.seek(start)
+        program_headers = file.read(56 * number)
+        struct.pack_into("<QQ", header, 32, 64, 0)  # where they are; no section headers
+        struct.pack_into("<HHHHHH", header, 52, 64, 56, number, 0, 0, 0)
+        file.seek(0)
+        file.write(header + program_headers)
+
+
+@dataclass(frozen=True)
+class Drgn(Need):
+    """drgn as Debian 12 has it, or the one that all else here uses: a folder of packages."""
+
+    old: bool = False
+
+    def make(self, farm: Making) -> Path:
+        import drgn
+
+        if not self.old:
+            return Path(drgn.__file__).parent.parent
+        with (ROOT / "pyproject.toml").open("rb") as file:
+            [pin] = tomllib.load(file)["dependency-groups"]["debian12"]
+        folder = BUILD / "test" / pin
+        if not (folder / "drgn").is_dir():
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade"]
+            command += ["--only-binary", ":all:", "--target", str(folder), pin]
+            check(command, wrong=f"{pin} could not be installed", limit=300)
+        return folder
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -162,8 +162,9 @@ def find_busybox(arch: Arch) -> Path:
     return place
 
 
-def initramfs(kernel: Kernel, commands: str) -> bytes:
-    """Busybox, guest/, the kernel's modules and the job's input."""
+def initramfs(kernel: Kernel, commands: str, more: Mapping[str, Path] | None = None) -> bytes:
+    """Busybox, guest/, the kernel's modules, the job's input, and more files by their names
+    there."""
     directory, program, plain = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o755, stat.S_IFREG | 0o644
     files: dict[str, tuple[int, bytes]] = {
         name: (directory, b"") for name in ("bin", "dev", "proc", "sys", "jobs", "modules")
@@ -178,6 +179,10 @@ def initramfs(kernel: Kernel, commands: str) -> bytes:
         files[f"modules/{module.name}"] = (plain, module.read_bytes())
     if commands:
         files["input"] = (plain, commands.encode())
+    for name, path in (more or {}).items():
+        for folder in reversed(Path(name.lstrip("/")).parents[:-1]):
+            files.setdefault(str(folder), (directory, b""))
+        files[name.lstrip("/")] = (program, path.read_bytes())
     return cpio(files)
 
 
@@ -276,8 +281,8 @@ class Monitor:
             raise Lost(f"QEMU {name}: {answer['error'].get('desc') if answer else 'no answer'}")
         return answer["return"]
 
-    def dump_memory(self, core: Path) -> None:
-        self.execute("dump-guest-memory", {"paging": False, "protocol": f"file:{core}"})
+    def dump_memory(self, core: Path, paging: bool = False) -> None:
+        self.execute("dump-guest-memory", {"paging": paging, "protocol": f"file:{core}"})
 
 
 def follow(
@@ -451,11 +456,12 @@ def boot(
     present: int | None = None,
     verify: bool = False,
     keep: bool = False,
+    more: Mapping[str, Path] | None = None,
     on_hold: Callable[[int, Monitor, Path], None] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Record:
     """Boot, run the job, write record.json. The guest never outlives this call. Of the CPUs only
-    the first `present` are there at the start. Where the job holds, its memory is read by wq_dump
+    the first `present` are there at the start. The guest has `more` files. Where the job holds, its memory is read by wq_dump
     and, to `verify`, by wq_verify.py; with `keep` the dumps of it stay, as core-0 and so on. Who
     looks at the memory while the guest goes on is called `on_hold`, with QEMU's process."""
     if reason := unfit(kernel.arch, scenario, present):
@@ -467,7 +473,7 @@ def boot(
         raise Problem(f"no {kernel.arch.qemu}: install qemu-system")
     for name in ("record.json", "console.log", "qemu.log", "wq_dump.log"):
         (out / name).unlink(missing_ok=True)
-    (out / "initramfs.cpio").write_bytes(initramfs(kernel, commands))
+    (out / "initramfs.cpio").write_bytes(initramfs(kernel, commands, more))
     cores: list[Path] = []
     lines: list[str] = []
     dumps: list[Dump] = []

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Each script of tools/workqueue/ on each kind of dump, by drgn as Debian 12 has it and by the
+newest.
+
+Seen failing: with for_each_node() called as only newer drgns have it, with pages that a dump lacks
+taken for corrupt lists, and with a statistic of 7 where none was.
+"""
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from farm import Making, Need
+from memory import Memory
+from needs import ARM64, OTHERS, SOURCE, TEST, Core, Drgn, Dumps
+from test_torture import STOCK
+
+from wqlab import vm
+from wqlab.places import ROOT
+from wqlab.run import check
+from wqlab.scenario import parse_dump
+from wqlab.vm import WQ_VERIFY
+
+WQ_CONTENTION = ROOT / "tools/workqueue/wq_contention.py"
+LIMIT = 120  # seconds for a script
+
+
+@dataclass(frozen=True)
+class Dumped(Need):
+    """Dumps, and the drgn to read them."""
+
+    dumps: Dumps
+    drgn: Drgn
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return self.dumps, self.drgn
+
+    def make(self, farm: Making) -> tuple[vm.Kernel, dict[str, Path], Path]:
+        return *farm[self.dumps], farm[self.drgn]
+
+
+@dataclass(frozen=True)
+class Monitor(Need):
+    """The kernel's own wq_monitor.py, and a machine to look at."""
+
+    core: Core
+    guess = 1.0
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return self.core, SOURCE
+
+    def make(self, farm: Making) -> tuple[vm.Kernel, Path, str]:
+        tree = ["git", "-C", farm[SOURCE].repo, "show", "base:tools/workqueue/wq_monitor.py"]
+        return *farm[self.core], check(tree, wrong="the kernel has no wq_monitor.py")
+
+
+def run(
+    made: tuple[vm.Kernel, dict[str, Path], Path], kind: str, script: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
+    kernel, dumps, packages = made
+    if kind not in dumps:
+        pytest.skip("no makedumpfile for such a dump here")
+    command = [sys.executable, "-m", "drgn", "-q", "-c", dumps[kind]]
+    done = subprocess.run(
+        [*command, "-s", kernel.path / "vmlinux", script, *words],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=LIMIT,
+        env=os.environ | {"PYTHONPATH": str(packages), "DEBUGINFOD_URLS": ""},
+    )
+    print(done.stdout, done.stderr)
+    return done
+
+
+def each(*kinds: str, but: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    """Kinds of dumps of each kernel, by each drgn."""
+    return pytest.mark.parametrize(
+        "kind",
+        [
+            pytest.param(
+                kind,
+                id="-".join([name, kind, "old" if old else "new"]),
+                marks=[
+                    pytest.mark.needs(Dumped(Dumps("nodes-1", "pods", kernel), Drgn(old))),
+                    *([pytest.mark.tier("full")] if kernel == ARM64 else []),
+                ],
+            )
+            for name, kernel in (
+                ("series", TEST),
+                ("stock", STOCK),
+                *((kernel.arch, kernel) for kernel in OTHERS),
+            )
+            for kind in kinds
+            for old in (False, True)
+            # QEMU maps what page tables do on x86 alone, and that drgn wants them all
+            if not (kernel == ARM64 and kind != "plain")
+            and not (old and kind == "plain")
+            and not (old and name in but)
+        ],
+    )
+
+
+Made = tuple[vm.Kernel, dict[str, Path], Path]
+
+
+@each("plain", "paging", "kdump")
+def test_verify(made: Made, kind: str) -> None:
+    assert run(made, kind, WQ_VERIFY).returncode == 0
+
+
+@each("plain", "paging", "kdump")
+def test_contention(made: Made, kind: str) -> None:
+    done = run(made, kind, WQ_CONTENTION, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["locks"] == []
+
+
+@each("paging", "kdump", but=("stock",))  # whose own wants a newer drgn
+def test_dump(made: Made, kind: str, tmp_path: Path) -> None:
+    """The same as of the plain one by the newest drgn, but for what has gone on in between."""
+    kernel, dumps, _ = made
+    done = run(made, kind, kernel.path / "wq_dump.py")
+    assert done.returncode == 0
+    plain = vm.run_drgn(kernel, dumps["plain"], kernel.path / "wq_dump.py", tmp_path).output
+    if kind == "kdump":
+        assert done.stdout == plain
+    else:
+        assert parse_dump(done.stdout).pods == parse_dump(plain).pods
+
+
+@pytest.mark.needs(Dumped(Dumps("nodes-1", "pods", TEST), Drgn(old=True)))
+@pytest.mark.parametrize("script", [WQ_VERIFY, WQ_CONTENTION], ids=lambda path: path.stem)
+def test_one_line_on_what_cannot_be_read(made: Made, script: Path) -> None:
+    """That drgn finds no page tables in a dump without."""
+    done = run(made, "plain", script)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"{script.name}: drgn .*can't read this \w+: .*\n", done.stderr)
+
+
+@pytest.mark.needs(Dumped(Dumps("nodes-1", "pods", TEST), Drgn()))
+def test_pages_left_out(made: Made, tmp_path: Path) -> None:
+    """By a makedumpfile that is older than the kernel, which takes pages of slabs for others."""
+    if not shutil.which("makedumpfile"):
+        pytest.skip("no makedumpfile here")
+    kernel, dumps, packages = made
+    less = tmp_path / "less"
+    check(["makedumpfile", "-c", "-d", "31", dumps["plain"], less], wrong="makedumpfile failed")
+    done = run((kernel, {"less": less}, packages), "less", WQ_VERIFY)
+    if done.returncode == 0:
+        pytest.skip("this makedumpfile knows the kernel")
+    assert done.returncode == 2 and " wrong " not in done.stdout.partition("\n\n")[0]
+    assert "unknown  the dump lacks pages, which makedumpfile -d 17 keeps: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(kernel, marks=pytest.mark.needs(Monitor(Core("nodes-4", "pods", kernel))))
+        for kernel in (TEST, STOCK)
+    ],
+    ids=["series", "stock"],
+)
+def test_monitor(
+    made: tuple[vm.Kernel, Path, str],
+    kernel: object,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Work items were executed, and none is in flight. What is added to a statistic shows."""
+
+    def shown() -> dict[str, tuple[int, int]]:
+        """The work items of each workqueue that were ever started, and those not completed."""
+        runpy.run_path(str(script), {"prog": memory.prog}, "__main__")
+        lines = capsys.readouterr().out.strip("\n").splitlines()[1:]
+        return {line[:24].strip(): (int(line[25:33]), int(line[34:39])) for line in lines}
+
+    built, core, text = made
+    script = tmp_path / "wq_monitor.py"
+    script.write_text(text)
+    monkeypatch.setattr(sys, "argv", ["wq_monitor.py", "--interval", "0"])
+    memory = Memory(built, core)
+    before = shown()
+    assert before["events"][0] > 0 and {in_flight for _, in_flight in before.values()} == {0}
+    memory.add(memory.pwq().stats[memory.kernel.constant("PWQ_STAT_STARTED")], 7)
+    total, in_flight = before["writeback"]
+    assert shown() == before | {"writeback": (total + 7, in_flight + 7)}
