@@ -64,40 +64,41 @@ def test_stock_is_wrong_with_late_cpus(record: vm.Record) -> None:
     assert any(line.startswith("llc: cache pod ") for line in wrong(record.verified))
 
 
-WATCH = 60  # seconds
+WATCH = {"series": 900, "stock": 60}  # seconds
+CHECKS = {"series": 1000, "stock": 10}  # that there must be
 
 
 @pytest.mark.tier("full")
 @pytest.mark.parametrize(
-    "kernel",
+    "name",
     [
         pytest.param(
-            kernel,
-            id=name,
+            name,
             marks=pytest.mark.needs(
                 Watched(
                     "nodes-1",
                     "live",
                     kernel=kernel,
-                    append=f"live.secs={WATCH + 20} workqueue.cache_shard_size=1",
-                    timeout=WATCH * 4,
-                    secs=WATCH,
+                    append=f"live.secs={WATCH[name] + 20} workqueue.cache_shard_size=1",
+                    timeout=WATCH[name] * 2 + 120,
+                    secs=WATCH[name],
                 )
             ),
         )
         for name, kernel in (("series", TEST), ("stock", STOCK_LOADED))
     ],
 )
-def test_no_false_alarm(made: tuple[vm.Record, Counter[int], list[str]], kernel: Kernel) -> None:
+def test_no_false_alarm(made: tuple[vm.Record, Counter[int], list[str]], name: str) -> None:
     """While work items are queued as fast as can be, and CPUs come and go. Then stock lets strict
     workers out of their pod, which is no false alarm."""
     record, statuses, alarms = made
-    print(statuses, *record.lines, sep="\n")
+    print(statuses, *record.lines, *alarms, sep="\n")
     assert record.verdict == "pass", record.reason
-    if kernel == STOCK_LOADED:
+    if name == "stock":
         alarms = [alarm for alarm in alarms if " may run on CPUs " not in alarm]
         del statuses[1]
-    assert not alarms and statuses.keys() == {0} and statuses[0] >= 10
+    assert not alarms and statuses.keys() == {0}
+    assert statuses[0] >= CHECKS[name], "this machine is too slow for so many checks"
 
 
 Break = Callable[[Memory], None]
