@@ -66,6 +66,7 @@ TRIES = 12  # times to look for that
 PAUSE = 0.05  # seconds in between
 SHOWN = 3  # faults in a line
 HIGHPRI_NICE = -20
+CACHE_ID = 1 << 4  # of a cache's attributes, include/linux/cacheinfo.h
 NO_DEBUG_INFO = (
     "install the debug info of this kernel (Debian: linux-image-RELEASE-dbg; others: set "
     "DEBUGINFOD_URLS and get vmlinux with debuginfod-find), and give it to drgn with -s VMLINUX"
@@ -281,12 +282,20 @@ class Kernel:
         if "cpu_topology" in self.prog and hasattr(self["cpu_topology"][0], "llc_sibling"):
             tables = {cpu: self["cpu_topology"][cpu] for cpu in online}
 
+            def is_known(cpu: int) -> bool:
+                """As last_level_cache_is_valid() in drivers/base/cacheinfo.c."""
+                info = per_cpu(self["ci_cpu_cacheinfo"], cpu)
+                if not info.num_leaves or not info.info_list:
+                    return False
+                last = info.info_list[info.num_leaves - 1]
+                return bool(last.attributes & CACHE_ID) or bool(last.fw_token)
+
             def llc(cpu: int) -> int:
                 """As cpu_coregroup_mask() in drivers/base/arch_topology.c."""
                 mask = sum(
                     1 << other for other in online if self.node_of[other] == self.node_of[cpu]
                 )
-                for name in ("core_sibling", "llc_sibling"):
+                for name in ("core_sibling", "llc_sibling")[: 1 + is_known(cpu)]:
                     inner = self.mask(tables[cpu].member_(name))
                     mask = inner if inner and not inner & ~mask else mask
                 cluster = self.mask(tables[cpu].cluster_sibling)
@@ -1128,6 +1137,19 @@ def verify(prog: drgn.Program) -> Iterator[Result]:
             yield Result(name, "right", f"{seen}, {moving}" if moving else seen)
 
 
+def shared(kernel: Kernel) -> dict[str, list[list[int]]]:
+    """Which online CPUs share what."""
+    try:
+        told = kernel.topology
+    except Unknown:
+        return {}
+    levels = {"node": kernel.node_of, "llc": told.llc, "cluster": told.cluster, "core": told.core}
+    return {
+        name: [list(cpus_in(part)) for part in parts(kernel.online, of.__getitem__)]
+        for name, of in levels.items()
+    }
+
+
 def status_of(results: Iterable[Result]) -> int:
     statuses = {result.status for result in results}
     return 1 if "wrong" in statuses else 2 if "unknown" in statuses else 0
@@ -1139,7 +1161,11 @@ def main(prog: drgn.Program | None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", action="store_true", help="everything that was found, as JSON")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="as JSON, with all that was found, and which CPUs share what",
+    )
     args = parser.parse_args()
     try:
         if not prog:
@@ -1160,7 +1186,8 @@ def main(prog: drgn.Program | None) -> int:
                 print(f"{result.name:<9} {result.status:<8} {result.text}", flush=True)
         if args.json:
             checks = [result.as_json() for result in results]
-            print(json.dumps({"status": status_of(results), "checks": checks}, indent=1))
+            found = {"status": status_of(results), "checks": checks, "shared": shared(Kernel(prog))}
+            print(json.dumps(found, indent=1))
         else:
             count = Counter(result.status for result in results)
             words = ("right", "wrong", "unknown", "n/a")
