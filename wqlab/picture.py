@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Draw a machine: its CPUs by node, last-level cache and core, and the pods of each affinity scope.
 
-DUMP is what wq_dump.py has printed, with --json or without. Given what `wq_contention.py --json`
-has, too, the last row has the pools of a workqueue, the darker the more often their lock was waited
-for. Writes one SVG, to stdout if no file is named.
+DUMP is what wq_dump.py has printed, with --json or without. Given what `wq_verify.py --json` has,
+too, the first rows have which CPUs really share a node, a last-level cache, a cluster and a core.
+Given what `wq_contention.py --json` has, the last row has the pools of a workqueue, the darker the
+more often their lock was waited for. Writes one SVG, to stdout if no file is named.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from wqlab.report.figures import FAINT, INK, PAPER, STYLE, on_paper, tidy
 from wqlab.run import write_whole
 from wqlab.scenario import Dump, Pods, format_cpulist, parse_dump
 
+LEVELS = {"node": "Node", "llc": "LLC", "cluster": "Cluster", "core": "Core"}
 SCOPES = ("numa", "cache", "cache_shard", "smt")  # from the outside to the inside
 # Pods next to each other differ, also in grey; which of these a pod has means nothing.
 FILLS = ("#c9dcf3", "#f6e3b4", "#9fc1a8", "#e8e8e8")
@@ -36,12 +38,12 @@ LEFT = 1.2
 LEAST = 7.6  # wide
 
 
-def order(dump: Dump) -> list[int]:
-    """CPUs by node, cache and core, so that pods are together where they can be."""
-    scopes = [dump.pods[name] for name in SCOPES if name in dump.pods]
+def order(dump: Dump, shared: Mapping[str, Pods]) -> list[int]:
+    """CPUs by node, cache, cluster and core, so that pods are together where they can be."""
+    scopes = [*shared.values(), *(dump.pods[name] for name in SCOPES if name in dump.pods)]
 
     def place(cpu: int) -> tuple[int, ...]:
-        first = (min(pod) for pods in scopes for pod in pods if cpu in pod)
+        first = (min((min(pod) for pod in pods if cpu in pod), default=-1) for pods in scopes)
         return (*first, cpu)
 
     return sorted(frozenset().union(*dump.pods["system"]), key=place)
@@ -71,6 +73,19 @@ def shares(text: str) -> dict[int, float]:
         raise Problem("this is not what wq_contention.py --json has printed") from None
 
 
+def levels(text: str) -> dict[str, Pods]:
+    """Which CPUs share what, from the outside to the inside."""
+    try:
+        shared = json.loads(text)["shared"]
+        return {
+            LEVELS[name]: tuple(map(frozenset, groups))
+            for name, groups in shared.items()
+            if name in LEVELS
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Problem("this is not what wq_verify.py --json has printed") from None
+
+
 def row(
     axes: Axes,
     height: int,
@@ -92,9 +107,16 @@ def row(
             )  # fmt: skip
 
 
-def draw(dump: Dump, waited: Mapping[int, float] | None, workqueue: str) -> str:
-    cpus = order(dump)
-    rows = [name for name in SCOPES if name in dump.pods]
+def draw(
+    dump: Dump,
+    waited: Mapping[int, float] | None,
+    workqueue: str,
+    shared: Mapping[str, Pods] | None = None,
+) -> str:
+    shared = shared or {}
+    cpus = order(dump, shared)
+    parts = {**shared, **{name: dump.pods[name] for name in SCOPES if name in dump.pods}}
+    rows = list(parts)
     height = len(rows) + 1
     width = max(LEAST, LEFT + CPU * len(cpus) + 0.2)
     with mpl.rc_context({**STYLE, "axes.grid": False}):
@@ -102,7 +124,7 @@ def draw(dump: Dump, waited: Mapping[int, float] | None, workqueue: str) -> str:
         axes = figure.add_axes((LEFT / width, 0.2, 1 - (LEFT + 0.2) / width, 0.65))
         axes.set(xlim=(0, len(cpus)), ylim=(height, 0))
         for place, name in enumerate(rows):
-            pods = dump.pods[name]
+            pods = parts[name]
             labels = {
                 pod: f"{pod}: {format_cpulist(mask)}|{format_cpulist(mask)}|{pod}"
                 for pod, mask in enumerate(pods)
@@ -110,7 +132,8 @@ def draw(dump: Dump, waited: Mapping[int, float] | None, workqueue: str) -> str:
             pieces = [pod for pod, *_ in spans(cpus, pods)]
             # in the order in which they are drawn, so that neighbours differ
             fills = {
-                pod: (FILLS[i % len(FILLS)], INK) for i, pod in enumerate(dict.fromkeys(pieces))
+                pod: (PAPER if name in shared else FILLS[i % len(FILLS)], INK)
+                for i, pod in enumerate(dict.fromkeys(pieces))
             }
             row(axes, place, cpus, pods, labels, fills)
         pools = dump.pool_of[workqueue]
@@ -121,8 +144,8 @@ def draw(dump: Dump, waited: Mapping[int, float] | None, workqueue: str) -> str:
             i: f"pool {number}" + (f" {heat[i]:.0%}|{heat[i]:.0%}" if waited else f"|{number}")
             for i, number in enumerate(numbers)
         }
-        levels = {i: sum(share >= step for step in STEPS) for i, share in heat.items()}
-        fills = {i: (HEAT[level], PAPER if level > 2 else INK) for i, level in levels.items()}
+        steps = {i: sum(share >= step for step in STEPS) for i, share in heat.items()}
+        fills = {i: (HEAT[step], PAPER if step > 2 else INK) for i, step in steps.items()}
         row(axes, height - 1, cpus, pods, labels, fills)
         axes.set_yticks(
             [place + 0.5 for place in range(height)],
@@ -134,6 +157,8 @@ def draw(dump: Dump, waited: Mapping[int, float] | None, workqueue: str) -> str:
         axes.tick_params(length=0, labelsize=8)
         axes.spines[:].set_visible(False)
         about = "CPUs by node, cache and core. * is the default scope."
+        if shared:
+            about = "White: which CPUs share what. Coloured: pods; * is the default scope."
         if waited is not None:
             limits = ", ".join(f"{step:.0%}" for step in STEPS)
             about += (
@@ -153,6 +178,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--contention", type=existing, metavar="JSON", help="output of wq_contention.py --json"
     )
     parser.add_argument(
+        "--shared", type=existing, metavar="JSON", help="output of wq_verify.py --json"
+    )
+    parser.add_argument(
         "--workqueue", default="writeback", metavar="NAME", help="whose pools to show (writeback)"
     )
     parser.add_argument("-o", dest="out", type=Path, metavar="SVG", help="the file to write")
@@ -164,7 +192,8 @@ def command(args: argparse.Namespace) -> int:
         known = ", ".join(sorted(dump.pool_of))
         raise Usage(f"no unbound workqueue {args.workqueue!r} in {args.dump}: there are {known}")
     waited = shares(args.contention.read_text()) if args.contention else None
-    svg = draw(dump, waited, args.workqueue)
+    shared = levels(args.shared.read_text()) if args.shared else None
+    svg = draw(dump, waited, args.workqueue, shared)
     if args.out:
         write_whole(args.out, svg)
     else:

@@ -2,7 +2,7 @@
 """The picture of a machine, from what wq_dump.py has printed of one.
 
 Seen failing: with CPUs in the order of their numbers, with neighbours in the same colour, with the
-share of one pool shown at another, and with text drawn that does not fit.
+share of one pool shown at another, with clusters left out, and with text drawn that does not fit.
 """
 
 import json
@@ -68,11 +68,27 @@ def test_large(cpus: int) -> None:
 
 def test_siblings_are_side_by_side() -> None:
     dump = machine(128)
-    cpus = picture.order(dump)
+    cpus = picture.order(dump, {})
     assert cpus[:4] == [0, 64, 1, 65]
     for name in picture.SCOPES:
         pieces = [pod for pod, *_ in picture.spans(cpus, dump.pods[name])]
         assert pieces == list(range(len(dump.pods[name])))
+
+
+def test_what_cpus_share() -> None:
+    """Clusters that no scope has are drawn, and CPUs are put in their order."""
+    clusters = tuple(frozenset((first, first + 4)) for first in range(4))
+    groups = {"node": [list(range(8))], "cluster": [sorted(group) for group in clusters]}
+    shared = picture.levels(json.dumps({"shared": groups | {"new": [[0]]}}))
+    assert shared == {"Node": (frozenset(range(8)),), "Cluster": clusters}
+    dump = Dump("system", {"system": (frozenset(range(8)),)}, {}, {}, {"writeback": (1,) * 8})
+    assert picture.order(dump, shared) == [0, 4, 1, 5, 2, 6, 3, 7]
+    said = words(picture.draw(dump, None, "writeback", shared))
+    assert {"Node", "Cluster", "0: 0-7", "3,7"} <= set(said)
+    assert not {"LLC", "Core"} & set(said)
+    for wrong in ("", "{}", '{"shared": 1}'):
+        with pytest.raises(Problem, match=r"^this is not what wq_verify.py --json has printed$"):
+            picture.levels(wrong)
 
 
 def test_neighbours_differ() -> None:
