@@ -291,7 +291,10 @@ def watch(sampler: Sampler, live: bool, seconds: float | None, interval: float, 
             time.sleep(max(0.0, began_round + interval - now))
     except KeyboardInterrupt:
         pass
-    return time.monotonic() - began
+    elapsed = time.monotonic() - began
+    if live:
+        sampler.find()  # what was in place of a lock that has gone isn't shown
+    return elapsed
 
 
 def positive(text: str) -> float:
