@@ -3,6 +3,7 @@
 and QEMU's process has what is there now."""
 
 import os
+import random
 import re
 import sys
 import threading
@@ -17,6 +18,7 @@ from wqlab import vm
 from wqlab.places import ROOT
 
 sys.path.insert(0, str(ROOT / "tools/workqueue"))
+import wq_contention
 import wq_verify
 
 LOW, HIGH = 640 << 10, 1 << 20  # what is in between isn't memory
@@ -91,3 +93,47 @@ class Live:
     def end(self) -> None:
         if self.thread:
             self.thread.join(END_LIMIT)
+
+
+class Sampling:
+    """Reads the locks of a guest's workqueues between two lines of its job."""
+
+    def __init__(self, kernel: vm.Kernel, memory: int) -> None:
+        self.kernel, self.memory = kernel, memory
+        self.started, self.ended = threading.Event(), threading.Event()
+        self.rounds, self.seconds = 0, 0.0
+        self.classes: dict[str, Counter[str]] = {}
+        self.thread: threading.Thread | None = None
+
+    def begin(self, pid: int, monitor: vm.Monitor, core: Path) -> None:
+        prog = running(self.kernel, core, pid, monitor, self.memory)
+        self.thread = threading.Thread(target=self.sample, args=[prog], daemon=True)
+        self.thread.start()
+
+    def said(self, line: str) -> None:
+        if line == "begin":
+            self.started.set()
+        elif line == "end":
+            self.ended.set()
+            if self.thread:
+                self.thread.join(END_LIMIT)
+
+    def sample(self, prog: drgn.Program) -> None:
+        sampler = wq_contention.Sampler(prog)
+        if not self.started.wait(END_LIMIT):
+            return
+        began = found = time.monotonic()
+        locks: dict[int, wq_contention.Lock] = {}
+        while not self.ended.wait(random.uniform(0, 0.002)):
+            if (now := time.monotonic()) - found > 0.2:
+                found = now
+                sampler.find()
+            sampler.round()
+            locks |= {id(lock): lock for lock in sampler.locks.values()}
+        self.rounds, self.seconds = sampler.rounds, time.monotonic() - began
+        for lock in locks.values():
+            counts = self.classes.setdefault(
+                "pool->lock" if lock.pool else "wq->active_lock", Counter()
+            )
+            counts["held"] += lock.held
+            counts["queued"] += lock.queued

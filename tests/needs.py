@@ -133,6 +133,7 @@ TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
+SEEN = Kernel("seen")  # where /proc/kcore is, and lock statistics
 RT = Kernel("rt")
 # The weaker memory order, with --tier full; nothing more where it is the default.
 ARM64 = replace(TEST, arch="arm64")
@@ -227,7 +228,7 @@ class Boot(Need):
         name = hashlib.sha256(str(self).encode()).hexdigest()[:8]
         return BUILD / f"test/boots/{self.scenario}-{self.job}-{name}"
 
-    def make(self, farm: Making, keep: bool = False, on_hold: Any = None) -> Any:
+    def make(self, farm: Making, keep: bool = False, on_hold: Any = None, **more: Any) -> Any:
         kernel, out = farm[self.kernel], self.out
         script = None
         if (kernel.path / "vmlinux").is_file():
@@ -247,6 +248,7 @@ class Boot(Need):
             verify=True,
             keep=keep,
             on_hold=on_hold,
+            **more,
         )
 
 
@@ -273,6 +275,20 @@ class Watched(Boot):
         finally:
             live.end()
         return record, live.statuses, live.wrong
+
+
+@dataclass(frozen=True)
+class Sampled(Boot):
+    """A boot of guest/jobs/contention, and what wq_contention.py has seen of its locks between the
+    lines "begin" and "end": how many samples, of each class how often it was held and how many
+    waited in all, and the seconds that it took."""
+
+    def make(self, farm: Making, *_: Any) -> tuple[vm.Record, int, dict[str, Counter[str]], float]:
+        from live import Sampling
+
+        sampling = Sampling(farm[self.kernel], find_scenario(self.scenario).memory)
+        record = super().make(farm, on_hold=sampling.begin, on_line=sampling.said)
+        return record, sampling.rounds, sampling.classes, sampling.seconds
 
 
 @dataclass(frozen=True)
@@ -351,6 +367,42 @@ class Drgn(Need):
             command += ["--only-binary", ":all:", "--target", str(folder), pin]
             check(command, wrong=f"{pin} could not be installed", limit=300)
         return folder
+
+
+@dataclass(frozen=True)
+class Inside(Boot):
+    """A boot in which each line of `commands` is run; the guest has `drgn`, Debian 12's or the
+    newest, the scripts in /tools, and its own debug info where there is any."""
+
+    old: bool = False
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, with drgn {'of Debian 12 ' * self.old}in the guest"
+
+    @property
+    def memory(self) -> int:
+        return find_scenario(self.scenario).memory
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return *super().before, Drgn(self.old)
+
+    def make(self, farm: Making, *_: Any) -> Any:
+        from closure import python_with
+
+        kernel, packages = farm[self.kernel], farm[Drgn(self.old)]
+        files = python_with(packages)
+        self.out.mkdir(parents=True, exist_ok=True)
+        launcher = self.out / "drgn"
+        launcher.write_text(
+            f'#!/bin/sh\nPYTHONPATH={packages} exec {Path(sys.executable).resolve()} -m drgn "$@"\n'
+        )
+        launcher.chmod(0o755)
+        files["bin/drgn"] = launcher
+        scripts = [*(ROOT / "tools/workqueue").glob("*.py"), kernel.path / "wq_dump.py"]
+        files |= {f"tools/{path.name}": path for path in scripts if path.is_file()}
+        vmlinux = kernel.path / "vmlinux"
+        return super().make(farm, more=files | ({"vmlinux": vmlinux} if vmlinux.is_file() else {}))
 
 
 @dataclass(frozen=True)

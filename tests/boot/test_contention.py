@@ -9,6 +9,7 @@ of a share taken for symmetric, and with locks that were never held shown.
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -17,9 +18,11 @@ import drgn
 import pytest
 from drgn.helpers.linux.percpu import per_cpu
 from memory import Memory, wq_contention
+from needs import SEEN, Sampled
 from test_verify import SERIES_CORE, STOCK_CORE
 
 from wqlab import vm
+from wqlab.measure import parse_lock_stat
 
 HELD, PENDING = 0x1, 0x100
 
@@ -109,3 +112,27 @@ def test_json(
     (lock,) = json.loads(capsys.readouterr().out)["locks"]
     assert (lock["samples"], lock["held"], lock["waited"], lock["queue"]) == (1, 1, 1, 1)
     assert lock["waited_interval"] == pytest.approx([0.2065, 1], abs=1e-4)
+
+
+# parameters of test_workqueue
+LOAD = "mode=fanout window=16 max_active=2 wq_items=20000 scopes=cache"
+
+
+@pytest.mark.tier("full")
+@pytest.mark.needs(Sampled("nodes-1", "contention", SEEN, commands=f"{LOAD}\n"))
+def test_lock_statistics(made: tuple[vm.Record, int, dict[str, Counter[str]], float]) -> None:
+    """The kernel's lock statistics of the same load have the same locks held for the same shares of
+    the time, and as many waiting. They leave out what they themselves take with a lock held, a third
+    at most, and the host's pauses are in many samples one after the other."""
+    record, rounds, seen, seconds = made
+    assert record.verdict == "pass", record.reason
+    lines = [line.removeprefix("lock ") for line in record.lines if line.startswith("lock ")]
+    told = {name: parse_lock_stat(lines)[f"&{name}"] for name in ("pool->lock", "wq->active_lock")}
+    print(rounds, seconds, seen, told, sep="\n")
+    assert rounds > 1000
+    for name, lock in told.items():
+        low, high = wq_contention.wilson(seen[name]["held"], rounds)
+        assert low / 1.35 <= lock.hold_total_ns / 1e9 / seconds <= high
+    assert seen["pool->lock"]["held"] > seen["wq->active_lock"]["held"]
+    waited = told["pool->lock"].wait_total_ns / 1e9 / seconds
+    assert seen["pool->lock"]["queued"] / rounds == pytest.approx(waited, rel=0.25)

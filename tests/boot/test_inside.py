@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The scripts of tools/workqueue/ in the guest itself, where drgn reads /proc/kcore; and what they
+say on Debian's own kernel without its debug info, and to who is not root.
+
+Seen failing: with the wrong vmlinux, and on a kernel without /proc/kcore.
+"""
+
+import pytest
+from needs import SEEN, DebianKernel, Inside
+
+from wqlab.scenario import parse_dump
+from wqlab.vm import Record, sections
+
+MACHINE = "inside-2"
+VERIFY = "drgn -q -s /vmlinux /tools/wq_verify.py"
+FLIPS = (
+    "for n in 1 2 3 4 5; do for v in 0 1; do "
+    "echo $v >/sys/devices/system/cpu/cpu1/online; sleep 0.2; done; done"
+)
+LIVE = {
+    "dump": "drgn -q -s /vmlinux /tools/wq_dump.py",
+    "verify": VERIFY,
+    "flips": f"({FLIPS}) & {VERIFY}; s=$?; wait; exit $s",
+    "contention": "drgn -q -s /vmlinux /tools/wq_contention.py --for 2",
+}
+SCRIPTS = ("wq_verify", "wq_contention")
+BARE = {name: f"drgn -q /tools/{name}.py" for name in SCRIPTS}
+AS_NOBODY = (
+    "import os, runpy, sys; os.setuid(65534); sys.argv = ['drgn', '/tools/wq_verify.py']; "
+    "runpy.run_module('drgn', run_name='__main__', alter_sys=True)"
+)
+NOBODY = f"echo \"{AS_NOBODY}\" >/nobody.py; sed 's/-m drgn.*/\\/nobody.py/' /bin/drgn | sh"
+
+
+def answer(record: Record, command: str) -> tuple[int, list[str]]:
+    """The status of a command and what it has printed."""
+    *lines, status = sections(record.lines)[command]
+    return int(status.removeprefix("status ")), [line.removeprefix("| ") for line in lines]
+
+
+def live(job: str = "commands") -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "drgn",
+        [
+            pytest.param(
+                name,
+                marks=pytest.mark.needs(
+                    Inside(MACHINE, job, SEEN, commands="\n".join([*LIVE.values(), ""]), old=is_old)
+                ),
+            )
+            for name, is_old in (("new", False), ("old", True))
+        ],
+    )
+
+
+@live()
+def test_dump(record: Record, drgn: str) -> None:
+    status, lines = answer(record, LIVE["dump"])
+    assert status == 0
+    dump = parse_dump("\n".join(lines))
+    assert dump.default == "cache_shard" and len(dump.pods["cache_shard"]) == 2
+
+
+@live()
+@pytest.mark.parametrize("name", ["verify", "flips"])
+def test_verify(record: Record, drgn: str, name: str) -> None:
+    status, lines = answer(record, LIVE[name])
+    assert status == 0 and lines[-1] == "13 right, 0 wrong, 0 unknown, 0 n/a"
+
+
+@live()
+def test_contention(record: Record, drgn: str) -> None:
+    status, lines = answer(record, LIVE["contention"])
+    assert status == 0 and lines[0].startswith("LOCK ")
+    assert " samples of " in lines[-1]
+
+
+bare = pytest.mark.needs(
+    Inside(
+        MACHINE,
+        "commands",
+        DebianKernel(),
+        commands="\n".join([*BARE.values(), NOBODY, ""]),
+        old=True,
+    )
+)
+
+
+@bare
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_no_debug_info(record: Record, script: str) -> None:
+    status, lines = answer(record, BARE[script])
+    assert status == 2 and len(lines) == 1
+    assert lines[0].startswith(f"{script}.py: drgn finds no struct worker_pool: install the debug")
+
+
+@bare
+def test_no_permission(record: Record) -> None:
+    """drgn itself says so, before it runs the script."""
+    status, lines = answer(record, NOBODY)
+    assert status == 1 and "Permission denied: '/proc/kcore'" in lines[0] and len(lines) == 2
