@@ -30,7 +30,7 @@ def python_with(packages: Path) -> dict[str, Path]:
         and not LEFT_OUT & set(path.relative_to(library).parts)
         and not path.relative_to(library).parts[0].startswith("config-")
     ]
-    drgn = [*packages.glob("drgn/**/*.py"), *packages.glob("_drgn*.so")]
+    drgn = [*packages.glob("*drgn*/**/*.py"), *packages.glob("_drgn*.so")]
     found = {program, *files, *drgn}
     for path in [program, *(path for path in (*files, *drgn) if path.suffix == ".so")]:
         found.update(libraries(path))
