@@ -2,8 +2,8 @@
 """Each script of tools/workqueue/ on each kind of dump, by drgn as Debian 12 has it and by the
 newest.
 
-Seen failing: with for_each_node() called as only newer drgns have it, with pages that a dump lacks
-taken for corrupt lists, and with a statistic of 7 where none was.
+Seen failing: with for_each_node() called as only newer drgns have it. By hand: 12 checks were wrong
+with pages that a dump lacks taken for corrupt lists.
 """
 
 import json

@@ -2,7 +2,8 @@
 """The scripts of tools/workqueue/ in the guest itself, where drgn reads /proc/kcore; and what they
 say on Debian's own kernel without its debug info, and to who is not root.
 
-Seen failing: with the wrong vmlinux, and on a kernel without /proc/kcore.
+Seen failing: with the status of a pipe's end taken for the script's, and with for_each_node() called
+as only newer drgns have it. By hand: on a kernel without /proc/kcore.
 """
 
 import pytest

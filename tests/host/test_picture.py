@@ -2,7 +2,7 @@
 """The picture of a machine, from what wq_dump.py has printed of one.
 
 Seen failing: with CPUs in the order of their numbers, with neighbours in the same colour, with the
-share of one pool shown at another, with clusters left out, and with text drawn that does not fit.
+share of one pool shown at another, and with text drawn that does not fit.
 """
 
 import json
