@@ -402,7 +402,8 @@ class Inside(Boot):
         scripts = [*(ROOT / "tools/workqueue").glob("*.py"), kernel.path / "wq_dump.py"]
         files |= {f"tools/{path.name}": path for path in scripts if path.is_file()}
         vmlinux = kernel.path / "vmlinux"
-        return super().make(farm, more=files | ({"vmlinux": vmlinux} if vmlinux.is_file() else {}))
+        files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}
+        return super().make(farm, more={name: path.read_bytes() for name, path in files.items()})
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ COMMANDS = {
     "boot": "boot a kernel in QEMU and run a job in it",
     "bench": "build kernels, boot and measure them in turn, and report",
     "local": "measure this very machine, with the kernel that it runs",
+    "load": "run dm-crypt, a file system or NFS, here or in QEMU, and measure it",
     "counts": "count what items or hotplug cost, wakeups, or how many run at once, by kernel",
     "sim": "measure kernels on a machine with many CPUs, in simulated time",
     "validate": "simulate what others have measured, and compare",
@@ -39,6 +40,7 @@ COMMANDS = {
 TASKS = {
     "audit": "audit",
     "doctor": "",
+    "load": "load",
     "local": "",
     "obtain": "obtain",
     "build": "build",

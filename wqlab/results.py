@@ -32,13 +32,15 @@ POOL_LOCK = "&pool->lock"
 OTHER = "other"  # reasons for waking up a worker that are not the workqueue's
 
 Value = int | str | list[str]
-Run = dict[str, Value]  # parameters of test_workqueue; wqlab/module.py has what insmod takes
+# parameters of test_workqueue, wqlab/module.py has what insmod takes; or of a load of loads/
+Run = dict[str, Value]
 Number = int | float
 
 Section = Literal[
     "time",
     "locks",
     "icount",
+    "loads",
     "sizes",
     "local",
     "costs",
@@ -144,7 +146,7 @@ class Contention:
 
 @dataclass(frozen=True)
 class Perf:
-    """What perf saw while test_workqueue ran."""
+    """What perf saw while test_workqueue or a load ran."""
 
     slowpath_percent: float | None  # of cycles, in native_queued_spin_lock_slowpath
     contention: list[Contention] | None
@@ -164,7 +166,7 @@ class Count:
 @dataclass(frozen=True)
 class Boot:
     """One boot of one kernel. Without a scenario it is one load of the module, in section setup
-    one run of a KUnit case."""
+    one run of a KUnit case, in section loads one run of a load."""
 
     machine: str  # id
     kernel: str  # id
@@ -172,7 +174,7 @@ class Boot:
     flavour: str | None  # which of the kernel's builds; null where that is not known
     scenario: str | None  # of scenarios/; null without one
     append: str | None  # boot parameters beyond those that every boot has; null if not known
-    runs: list[Run]  # parameters of test_workqueue, of each load of it
+    runs: list[Run]  # parameters of test_workqueue, of each load of it; or of a load of loads/
     # from 1, within what is otherwise the same; boots of several kernels with the same number
     # were made one after the other
     number: int
@@ -185,7 +187,7 @@ class Boot:
     rows: list[Row] = field(default_factory=list)  # of a boot that passed
     counts: list[Count] = field(default_factory=list)  # of a boot that passed
     size: int | None = None  # in section sizes: workqueue.cache_shard_size
-    perf: Perf | None = None  # in section local
+    perf: Perf | None = None  # in sections local and loads
 
     @property
     def passed(self) -> bool:
@@ -299,6 +301,13 @@ FIGURES = {
         Metric("locked", "workers woken up with a pool->lock held", "", "lower"),
         Metric("wanted", "min(max_active, items)", "items", ""),
         Metric("peak", "running at once", "items", ""),
+        Metric("limit", "max_active", "items", ""),
+        Metric("traced", "work items executed while traced", "", ""),
+        Metric("read_mib", "read", "MiB/s", "higher"),
+        Metric("write_mib", "written", "MiB/s", "higher"),
+        Metric("cpu_percent", "CPU use", "%", ""),
+        Metric("switches_per_io", "context switches", "per I/O", "lower"),
+        Metric("kworkers", "kworkers of unbound workqueues at most", "", ""),
         Metric(
             "layout_ns",
             "shards of 4096 CPUs (2048 cores, 16 LLCs, 2 nodes, 256 shards) laid out",

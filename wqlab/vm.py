@@ -162,8 +162,8 @@ def find_busybox(arch: Arch) -> Path:
     return place
 
 
-def initramfs(kernel: Kernel, commands: str, more: Mapping[str, Path] | None = None) -> bytes:
-    """Busybox, guest/, the kernel's modules, the job's input, and more files by their names
+def initramfs(kernel: Kernel, commands: str, more: Mapping[str, bytes] | None = None) -> bytes:
+    """Busybox, guest/, the kernel's modules, the job's input, and more files by their paths
     there."""
     directory, program, plain = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o755, stat.S_IFREG | 0o644
     files: dict[str, tuple[int, bytes]] = {
@@ -179,10 +179,11 @@ def initramfs(kernel: Kernel, commands: str, more: Mapping[str, Path] | None = N
         files[f"modules/{module.name}"] = (plain, module.read_bytes())
     if commands:
         files["input"] = (plain, commands.encode())
-    for name, path in (more or {}).items():
-        for folder in reversed(Path(name.lstrip("/")).parents[:-1]):
-            files.setdefault(str(folder), (directory, b""))
-        files[name.lstrip("/")] = (program, path.read_bytes())
+    for name, content in (more or {}).items():
+        path = Path(name.lstrip("/"))
+        for parent in reversed(path.parents[:-1]):
+            files.setdefault(str(parent), (directory, b""))
+        files[str(path)] = (program, content)
     return cpio(files)
 
 
@@ -449,6 +450,7 @@ def boot(
     *,
     append: str = "",
     commands: str = "",
+    more: Mapping[str, bytes] | None = None,
     timeout: float | None = None,
     wq_dump: Path | None = None,
     accel: str | None = None,
@@ -456,12 +458,12 @@ def boot(
     present: int | None = None,
     verify: bool = False,
     keep: bool = False,
-    more: Mapping[str, Path] | None = None,
     on_hold: Callable[[int, Monitor, Path], None] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Record:
     """Boot, run the job, write record.json. The guest never outlives this call. Of the CPUs only
-    the first `present` are there at the start. The guest has `more` files. Where the job holds, its memory is read by wq_dump
+    the first `present` are there at the start. The guest has `more` files, by their paths there.
+    Where the job holds, its memory is read by wq_dump
     and, to `verify`, by wq_verify.py; with `keep` the dumps of it stay, as core-0 and so on. Who
     looks at the memory while the guest goes on is called `on_hold`, with QEMU's process."""
     if reason := unfit(kernel.arch, scenario, present):

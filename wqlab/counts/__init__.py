@@ -14,6 +14,7 @@
   wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
            loads of test_workqueue and of the KUnit suite workqueue_wakeups; needs kernels of
            flavour debug
+  NAME     what a load of loads/ comes to in short form; needs kernels of flavour loads
 
 Kernels are booted in turn. All figures of each boot that is done are stored at once, and stay
 should the command be interrupted. Prints what `wqlab report FILE` does.
@@ -33,8 +34,10 @@ from wqlab.counts.costs import COSTS
 from wqlab.counts.hotplug import HOTPLUG
 from wqlab.counts.irqsoff import IRQSOFF
 from wqlab.counts.kind import Kind
+from wqlab.counts.loads import kind_of
 from wqlab.counts.peaks import PEAKS
 from wqlab.counts.wakeups import WAKEUPS
+from wqlab.load import LOADS
 from wqlab.options import checked, output, positive
 from wqlab.places import BUILD
 from wqlab.problem import OK, Problem, Usage
@@ -46,7 +49,10 @@ from wqlab.sim.machine import Machine, find_machine
 from wqlab.sim.simulate import boot as simulated
 from wqlab.text import plural
 
-KINDS = {kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, WAKEUPS)}
+KINDS: dict[str, Kind] = {
+    kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, WAKEUPS)
+}
+KINDS |= {load.name: kind_of(load) for load in LOADS.values()}
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Task:
             return partial(simulated, program=program, plugin=plugin), where
         if self.kind.functions:
             return partial(calls.boot, functions=self.kind.functions), self.scenario
-        return vm.boot, self.scenario
+        return self.kind.boot or vm.boot, self.scenario
 
     def boot(self) -> Boot:
         kind, name = self.kind, f"{self.described.name}-{self.scenario.name}-{self.number}"
@@ -94,7 +100,7 @@ class Task:
             flavour=self.described.builds[0].flavour,
             scenario=self.scenario.name,
             append=" ".join(part for part in (self.scenario.append, kind.append) if part),
-            runs=[],
+            runs=[kind.run] if kind.run else [],
             number=self.number,
             seconds=record.seconds,
             verdict=record.verdict,
@@ -139,7 +145,8 @@ def plan(args: argparse.Namespace) -> list[Task]:
     if twice := [name for name, number in names.items() if number > 1]:
         raise Usage(f"two kernels are called {twice[0]}: give each a name of its own")
     for name, kernel in args.kernel:
-        if not any(module.name == f"{kind.module}.ko" for module in kernel.modules):
+        modules = [module.stem for module in kernel.modules]
+        if kind.module and kind.module not in modules:
             raise Usage(f"{name} has no {kind.module}.ko: build it with --module {kind.module}")
     described = {
         name: results.kernel_of(name, kernel.release, [kernel.path]) for name, kernel in args.kernel

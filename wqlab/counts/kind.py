@@ -4,8 +4,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wqlab.results import Count, Section
+from wqlab.results import Count, Run, Section
 from wqlab.scenario import Scenario
+from wqlab.vm import Record
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,10 @@ class Kind:
     commands: Callable[[Scenario], str]  # the job's input
     counts: Callable[[Scenario, list[str]], list[Count]]  # of what it prints, or Problem
     append: str = ""  # boot parameters
-    module: str = "test_workqueue"  # that the job loads
+    module: str = "test_workqueue"  # that the job loads; "" for none
     slower: int = 1  # the scenario's timeout, times this
     simulated: bool = False  # in simulated time, on machines that machines/ has too
     functions: tuple[str, ...] = ()  # of the kernel: counts() also gets lines of wqlab.counts.calls
+    boot: Callable[..., Record] | None = None  # if not wqlab.vm.boot
+    run: Run | None = None  # what the job runs, where that is one thing
     at_once: int = 1  # boots; more than one only where time does not matter

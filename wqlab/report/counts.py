@@ -28,6 +28,10 @@ COUNTED: dict[Section, tuple[str, ...]] = {
     "wakeups": (PER_ITEM,),
     "setup": ("layout_ns", "fill_ns", "pairs_ns"),
     "peaks": (),
+    "loads": (
+        *("read_mib", "write_mib", "cpu_percent", "switches_per_io"),
+        *("kworkers", "peak", "limit", "traced"),
+    ),
 }
 
 

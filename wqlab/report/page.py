@@ -52,6 +52,8 @@ TEXTS = {
     "'other' is not the workqueue's: no figure per item includes it.",
     "peaks": "Items sleep, and none ends while the number of running ones still rises. A limit is "
     "kept, and used, where the peak is min(max_active, items).",
+    "loads": "Storage and networking that queue unbound work; docs/loads.md says what each load "
+    "is. CPU use, context switches and kworkers are those of the whole machine.",
     "sim": "Simulated time; see docs/simulation.md for what that is worth. What moves is cache "
     "lines, by the function that waits for them; locks are by the function that takes them.",
     "setup": "A KUnit case times its own steps, on User Mode Linux and in QEMU.",
@@ -63,6 +65,7 @@ TITLES: dict[Section, str] = {
     "irqsoff": "Interrupts off",
     "wakeups": "Wakeups of workers",
     "peaks": "max_active",
+    "loads": "Loads",
     "sim": "Where lines move and locks are waited for",
     "setup": "Setting up pods",
 }

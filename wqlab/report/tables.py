@@ -327,7 +327,7 @@ def glance(results: Results) -> list[Table]:
 def perf_tables(results: Results) -> list[Table]:
     """What perf saw on real machines."""
     tables = []
-    boots = [boot for boot in results.passed("local") if boot.perf]
+    boots = [boot for boot in results.passed("local", "loads") if boot.perf]
     for machine in results.machines:
         rows, callers, why = [], [], []
         for boot in boots:
@@ -342,7 +342,7 @@ def perf_tables(results: Results) -> list[Table]:
                 for c in perf.contention or []
             ]
             why += [perf.why_not] if perf.why_not and perf.why_not not in why else []
-        note = f"n = 1 load of each row, by itself; {machine_line(machine)}"
+        note = f"n = 1 run of each row, by itself; {machine_line(machine)}"
         note += "".join(f"; not measured: {reason}" for reason in why)
         if rows:
             title = "perf: share of cycles in native_queued_spin_lock_slowpath"

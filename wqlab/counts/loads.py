@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The loads of loads/ in a guest, in short form, on devices in RAM."""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wqlab import vm
+from wqlab.counts.kind import Kind
+from wqlab.load import FOLDER, PATH, Load, assignments, counts_of
+from wqlab.problem import Problem, Skipped
+from wqlab.results import Count, Run
+from wqlab.run import check, say
+from wqlab.scenario import Scenario
+
+# What programs look for
+FILES = {
+    "etc/passwd": b"root:x:0:0:root:/:/bin/sh\n",
+    "etc/hosts": b"127.0.0.1 localhost\n",
+    "etc/netconfig": b"tcp tpi_cots_ord v inet tcp - -\nudp tpi_clts v inet udp - -\n",
+}
+
+
+def programs(names: tuple[str, ...]) -> dict[str, bytes]:
+    """These programs of the host, with the libraries that they are linked with, by the paths that
+    they have in the guest."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        path = shutil.which(name, path=PATH)
+        if not path:
+            raise Problem(f"no {name} for the guest: scripts/setup load installs it")
+        found[f"bin/{name}"] = Path(path).read_bytes()
+        said = check(["ldd", path], wrong=f"the libraries of {name} are not known")
+        for word in said.split():
+            if word.startswith("/"):
+                found[word.strip("/")] = Path(word).read_bytes()
+    return found
+
+
+def parameters(load: Load) -> Run:
+    return {"DEVICES": load.devices, **load.full, **load.guest}
+
+
+def guest(
+    kernel: vm.Kernel, scenario: Scenario, job: str, out: Path, *, load: Load, **more: Any
+) -> vm.Record:
+    """vm.boot(), with what the load needs."""
+    if kernel.arch.foreign:
+        raise Skipped(f"{load.name}: the programs of this machine are not for {kernel.arch.name}")
+    files = programs(load.programs) | FILES
+    files |= {f"loads/{path.name}": path.read_bytes() for path in FOLDER.iterdir()}
+    memory = int(str(load.guest["MEMORY"]))
+    return vm.boot(kernel, replace(scenario, memory=memory), job, out, more=files, **more)
+
+
+def commands(scenario: Scenario, load: Load) -> str:
+    return assignments({"LOAD": load.name, **parameters(load)})
+
+
+def counts(scenario: Scenario, lines: list[str], load: Load) -> list[Count]:
+    """One for each case. Nothing may be left set up."""
+    if left := [line for line in lines if line.startswith("left ")]:
+        raise Problem(f"{load.name} has {left[0]}")
+    found, missing = counts_of(load, lines)
+    for line in missing:
+        say(f"not measured: {line}")
+    return found
+
+
+def kind_of(load: Load) -> Kind:
+    return Kind(
+        "loads",
+        load.machines,
+        "load",
+        partial(commands, load=load),
+        partial(counts, load=load),
+        module="",
+        slower=4,
+        boot=partial(guest, load=load),
+        run={"load": load.name, **parameters(load)},
+    )
