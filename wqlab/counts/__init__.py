@@ -49,9 +49,7 @@ from wqlab.sim.machine import Machine, find_machine
 from wqlab.sim.simulate import boot as simulated
 from wqlab.text import plural
 
-KINDS: dict[str, Kind] = {
-    kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, WAKEUPS)
-}
+KINDS: dict[str, Kind] = {kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, WAKEUPS)}
 KINDS |= {load.name: kind_of(load) for load in LOADS.values()}
 
 

@@ -2,6 +2,7 @@
 """The loads of loads/ in a guest, in short form, on devices in RAM."""
 
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ FILES = {
 }
 
 
-def programs(names: tuple[str, ...]) -> dict[str, bytes]:
+def programs(names: Iterable[str]) -> dict[str, bytes]:
     """These programs of the host, with the libraries that they are linked with, by the paths that
     they have in the guest."""
     found: dict[str, bytes] = {}
@@ -44,14 +45,20 @@ def parameters(load: Load) -> Run:
 
 
 def guest(
-    kernel: vm.Kernel, scenario: Scenario, job: str, out: Path, *, load: Load, **more: Any
+    kernel: vm.Kernel,
+    scenario: Scenario,
+    job: str,
+    out: Path,
+    *,
+    loads: Sequence[Load],
+    **more: Any,
 ) -> vm.Record:
-    """vm.boot(), with what the load needs."""
+    """vm.boot(), with what the loads need."""
     if kernel.arch.foreign:
-        raise Skipped(f"{load.name}: the programs of this machine are not for {kernel.arch.name}")
-    files = programs(load.programs) | FILES
+        raise Skipped(f"loads: the programs of this machine are not for {kernel.arch.name}")
+    files = programs({name for load in loads for name in load.programs}) | FILES
     files |= {f"loads/{path.name}": path.read_bytes() for path in FOLDER.iterdir()}
-    memory = int(str(load.guest["MEMORY"]))
+    memory = max(int(str(load.guest["MEMORY"])) for load in loads)
     return vm.boot(kernel, replace(scenario, memory=memory), job, out, more=files, **more)
 
 
@@ -78,6 +85,6 @@ def kind_of(load: Load) -> Kind:
         partial(counts, load=load),
         module="",
         slower=4,
-        boot=partial(guest, load=load),
+        boot=partial(guest, loads=[load]),
         run={"load": load.name, **parameters(load)},
     )
