@@ -22,6 +22,7 @@ import platform
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -59,7 +60,8 @@ FOLDER = ROOT / "loads"
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 RUNS = 5
 CLEAN_LIMIT = 300.0  # seconds to take back what was set up; what was written has to reach devices
-SLOWEST = 20.0  # times what fio was asked to run for
+LIMIT = 600.0  # seconds for a run of a load, beside its cases
+CASES = 100  # and in place of the time of a case for so many of them
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def summary(results: Results) -> list[str]:
                 if count.labels["load"] == case and key in count.figures
             )
             if values:
-                shown = (values[0], values[len(values) // 2], values[-1])
+                shown = (values[0], statistics.median(values), values[-1])
                 label = f"{metric.label}{', ' * bool(metric.unit)}{metric.unit}"
                 rows.append((case, label, str(len(values)), *(f"{v:,.5g}" for v in shown)))
     return table(rows, (True, True, False, False, False, False))
@@ -193,7 +195,7 @@ def measure(args: argparse.Namespace, host: Host, temporary: Path) -> int:
     has_perf = args.perf and bool(shutil.which("perf"))
     if args.perf and not has_perf:
         notes["the share of cycles that locks are waited for: perf is not installed"] = None
-    limit = 600 + SLOWEST * int(str(parameters["SECS"])) * len(load.programs)
+    limit = LIMIT + CASES * int(str(parameters["SECS"]))
 
     def one(number: int, with_perf: bool) -> Boot:
         begin, reason, seen, counts = time.monotonic(), "", None, list[Count]()
@@ -270,9 +272,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=positive, default=RUNS, metavar="N", help=f"({RUNS})")
     parser.add_argument("--quick", action="store_true", help="short runs: to see it work")
     parser.add_argument("--no-perf", dest="perf", action="store_false", help="leave perf alone")
-    parser.add_argument(
-        "--out", type=output, metavar="FILE", help="(local/LOAD-RELEASE.json)"
-    )  # fmt: skip
+    parser.add_argument("--out", type=output, metavar="FILE", help="(local/LOAD-RELEASE.json)")
 
 
 def command(args: argparse.Namespace, host: Host | None = None) -> int:
