@@ -88,7 +88,7 @@ step() {
 # uses PROGRAM...
 uses() {
 	for program; do
-		command -v "$program" >/dev/null || die "no $program: scripts/setup load installs it"
+		command -v "$program" >/dev/null || die "no $program: scripts/setup load installs what all loads run"
 	done
 }
 

@@ -40,7 +40,7 @@ COMMANDS = {
 TASKS = {
     "audit": "audit",
     "doctor": "",
-    "load": "load",
+    "load": "",
     "local": "",
     "obtain": "obtain",
     "build": "build",

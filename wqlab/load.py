@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from wqlab import perf
-from wqlab.local import Host, built, deaf, hypervisor, store
+from wqlab.local import Host, built, deaf, hypervisor, install, store
 from wqlab.options import output, positive
 from wqlab.perf import Blind
 from wqlab.places import ROOT
@@ -287,6 +287,9 @@ def command(args: argparse.Namespace, host: Host | None = None) -> int:
         )
     if host.uid != 0:
         raise Problem("only root can set up a load: try sudo")
+    for program in load.programs:
+        if not shutil.which(program, path=PATH):
+            raise Problem(f"no {program}, which {load.name} runs: {install(program, host)}")
     args.out = args.out or ROOT / f"local/{load.name}-{platform.release()}.json"
     with tempfile.TemporaryDirectory(prefix="wq-load-") as temporary:
         return measure(args, host, Path(temporary))

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0
 """The loads of loads/ in a guest, in short form, on devices in RAM."""
 
+import os
+import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wqlab import vm
+from wqlab import apt, vm
 from wqlab.counts.kind import Kind
 from wqlab.load import FOLDER, PATH, Load, assignments, counts_of
+from wqlab.places import CACHE
 from wqlab.problem import Problem, Skipped
 from wqlab.results import Count, Run
-from wqlab.run import check, say
+from wqlab.run import check, lock, say
 from wqlab.scenario import Scenario
 
 # What programs look for
@@ -24,19 +28,43 @@ FILES = {
 }
 
 
+SERVES = ("exportfs", "rpc.nfsd", "rpc.mountd", "mount.nfs4")
+# Debian's NFS server and what it is linked with beyond what every Debian has
+SERVER = ("nfs-kernel-server", "nfs-common", "libkeyutils1", "libwrap0")
+
+
+def server(place: Path) -> None:
+    """The NFS server's packages, unpacked: installed, they would start one."""
+    with lock(place.name):
+        if not place.is_dir():
+            if not shutil.which("apt-get"):
+                raise Skipped("this machine has no apt to get an NFS server for the guest with")
+            with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=CACHE) as folder:
+                packages = apt.Apt().download(SERVER[0], "", SERVER)
+                apt.unpack(packages, Path(folder) / "whole", SERVER[0])
+                apt.remove(packages[0].parent)
+                (Path(folder) / "whole").rename(place)
+
+
 def programs(names: Iterable[str]) -> dict[str, bytes]:
     """These programs of the host, with the libraries that they are linked with, by the paths that
     they have in the guest."""
     found: dict[str, bytes] = {}
     for name in names:
-        path = shutil.which(name, path=PATH)
+        path, env, place = shutil.which(name, path=PATH), dict(os.environ), CACHE / "nfs"
+        if not path and name in SERVES:
+            server(place)
+            path = shutil.which(name, path=f"{place}/usr/sbin:{place}/sbin")
+            env["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, place.glob("**/lib/*-linux-*")))
         if not path:
-            raise Problem(f"no {name} for the guest: scripts/setup load installs it")
+            raise Problem(f"no {name} for the guest: scripts/setup test installs it")
         found[f"bin/{name}"] = Path(path).read_bytes()
-        said = check(["ldd", path], wrong=f"the libraries of {name} are not known")
+        said = check(["ldd", path], wrong=f"the libraries of {name} are not known", env=env)
+        if missing := re.search(r"(\S+) => not found", said):
+            raise Problem(f"{name} needs {missing[1]}, which is not installed")
         for word in said.split():
             if word.startswith("/"):
-                found[word.strip("/")] = Path(word).read_bytes()
+                found[word.removeprefix(str(place)).strip("/")] = Path(word).read_bytes()
     return found
 
 
