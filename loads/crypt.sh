@@ -3,6 +3,7 @@
 # What the loads on dm-crypt share: MAPPED, the device that is encrypted, and its kcryptd,
 # which is gone with it: the folder KCRYPTD in sysfs, its name, and its max_active.
 
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 # unmap: close MAPPED

@@ -157,15 +157,20 @@ devices() {
 
 # --- what is measured -----------------------------------------------------------------------
 
-# in_scope SCOPE FOLDER: have a workqueue of sysfs in that scope, strictly in SCOPE-strict;
-# fails where the kernel has no such scope
-in_scope() {
-	strict=0
-	case $1 in *-strict) strict=1 ;; esac
-	if ! put "${1%-strict}" "$2/affinity_scope"; then
-		echo "missing scope ${1%-strict}: this kernel does not have it"
+# scope SCOPE FILE: set it; fails where the kernel has no such scope. One that has not takes
+# cache_shard for cache.
+scope() {
+	if ! put "$1" "$2" || [ "$(cut -d ' ' -f 1 "$2")" != "$1" ]; then
+		echo "missing scope $1: this kernel does not have it"
 		return 1
 	fi
+}
+
+# in_scope SCOPE FOLDER: the same for a workqueue of sysfs, strictly in SCOPE-strict
+in_scope() {
+	scope "${1%-strict}" "$2/affinity_scope" || return 1
+	strict=0
+	case $1 in *-strict) strict=1 ;; esac
 	put $strict "$2/affinity_strict"
 }
 

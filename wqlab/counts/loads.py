@@ -24,6 +24,7 @@ from wqlab.scenario import Scenario
 FILES = {
     "etc/passwd": b"root:x:0:0:root:/:/bin/sh\n",
     "etc/hosts": b"127.0.0.1 localhost\n",
+    "etc/services": b"nfs 2049/tcp\n",
     "etc/netconfig": b"tcp tpi_cots_ord v inet tcp - -\nudp tpi_clts v inet udp - -\n",
 }
 
