@@ -82,7 +82,7 @@ trap 'exit 143' TERM HUP
 
 # step COMMAND...: what has to succeed
 step() {
-	"$@" >"$TMP/step" 2>&1 || die "$*: $(grep . "$TMP/step" | tail -n 1)"
+	"$@" >"$TMP/step" 2>&1 || die "$*: $(grep -i error "$TMP/step" || grep . "$TMP/step" | tail -n 1)"
 }
 
 # uses PROGRAM...
