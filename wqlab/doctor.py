@@ -29,6 +29,7 @@ TASKS = {
     "sim": "no machine can be simulated",
     "test": "not all tests can run",
     "audit": "no kernel tree can be audited",
+    "load": "no load of loads/ can be run",
     "local": "this machine cannot be measured with the kernel that it runs",
 }
 # Those that a task can do without
@@ -43,6 +44,12 @@ WITHOUT = {
     "/usr/lib/python3/dist-packages/lava_common": "the definition for LAVA is not checked",
     "qemu-system-aarch64": "the series is not booted on arm64",
     "aarch64-linux-gnu-gcc": "the series is neither compiled nor booted on arm64",
+    "fio": "no load is run, here or in a guest",
+    "cryptsetup": "those on dm-crypt are not",
+    "mkfs.btrfs": "that on btrfs is not",
+    "mkfs.ext4": "that on ext4 is not",
+    "rpc.nfsd": "that on NFS is not run here",
+    "mount.nfs4": "that on NFS is not run here",
     "pahole": "the module is not tried on Debian's own kernel",
 }
 MAIN = ("obtain", "build", "boot", "bench")  # what `make bench` takes

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The loads of loads/ in short form: that each does what it says, and leaves nothing behind,
 whatever happens to it; and the exact max_active under btrfs and ext4.
+
+Seen failing: test_the_limit_is_exact_and_used on stock with two nodes, where 12 items of btrfs run
+and not 6; test_faults_leave_nothing with a device that is given too often, and of one fault when
+the job took the output of the run before for that of the load.
 """
 
 from collections.abc import Callable
@@ -28,7 +32,6 @@ FAULTS: tuple[Fault, ...] = (
     ("btrfs-raid0", "twice", {}),
     ("btrfs-raid0", "TERM", {"SECS": 60}),
     ("btrfs-raid0", "error", {"SECS": 60}),
-    ("btrfs-raid0", "none", {"SIZE": "1G", "SECS": 60}),
     ("dm-crypt-verify", "mounted", {}),
     ("dm-crypt-verify", "held", {}),
     ("dm-crypt-verify", "signature", {}),
@@ -38,6 +41,7 @@ FAULTS: tuple[Fault, ...] = (
     ("nfs-loopback", "none", {"SERVED": "8M"}),
     ("ext4-writeback", "TERM", {"SECS": 60}),
     ("ext4-writeback", "error", {"SECS": 60}),
+    ("ext4-writeback", "none", {"DEVICE_MIB": 16, "SECS": 60}),
 )
 SAID = {
     "few": "5 devices are given, 6 are needed",
@@ -46,6 +50,7 @@ SAID = {
     "held": "/dev/load0 is in use: load0 is held by dm-0",
     "signature": "/dev/load0 holds something (swap): --force overwrites it",
     "error": "Input/output error",
+    "ext4-writeback error": "Read-only file system",
     "none": "No space left on device",
 }
 STATUS = {"TERM": 143, "HUP": 143}
@@ -169,5 +174,5 @@ def test_faults_leave_nothing(record: Record, load: str, fault: str, changed: ob
     end = ends(record.lines)[f"{load} {fault}"]
     print(end)
     assert end.status == STATUS.get(fault, 1)
-    assert SAID.get(fault, "") in end.said
+    assert SAID.get(f"{load} {fault}", SAID.get(fault, "")) in end.said
     assert not end.left

@@ -272,7 +272,7 @@ def test_what_is_to_be_installed() -> None:
     rows = [line.split() for line in lines if line and not line.startswith("#")]
     assert all(len(row) == 6 for row in rows) and len(rows) > 15
     tasks = {row[0]: {task.rstrip("?") for task in row[1].split(",")} for row in rows}
-    known = {"obtain", "build", "boot", "bench", "sim", "audit", "test", "local"}
+    known = {"obtain", "build", "boot", "bench", "sim", "audit", "test", "load", "local"}
     known |= {f"{task}-{arch.name}" for task in ("build", "boot") for arch in ARCHES}
     for arch in ARCHES:  # on another machine
         assert f"boot-{arch.name}" in tasks[arch.qemu]
