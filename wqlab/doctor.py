@@ -50,6 +50,7 @@ WITHOUT = {
     "mkfs.ext4": "that on ext4 is not",
     "rpc.nfsd": "that on NFS is not run here",
     "mount.nfs4": "that on NFS is not run here",
+    "makedumpfile": "no dumps of kdump are read",
     "pahole": "the module is not tried on Debian's own kernel",
 }
 MAIN = ("obtain", "build", "boot", "bench")  # what `make bench` takes
