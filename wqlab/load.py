@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from wqlab import perf
-from wqlab.local import Host, built, deaf, hypervisor, install, store
+from wqlab.local import Host, deaf, hypervisor, install, running_kernel, store
 from wqlab.options import output, positive
 from wqlab.perf import Blind
 from wqlab.places import ROOT
@@ -43,14 +43,12 @@ from wqlab.results import (
     SCHEMA,
     Boot,
     Count,
-    Kernel,
     Number,
     Perf,
     Results,
     Run,
     Value,
     made,
-    short_id,
     this_machine,
 )
 from wqlab.run import Done, say, started
@@ -156,12 +154,6 @@ def under_perf(command: list[str | Path], parameters: Run, limit: float, out: Pa
         return Perf(None, None, str(error))
 
 
-def kernel(host: Host) -> Kernel:
-    """The one that is running."""
-    key = f"{host.release}-{short_id(host.release, host.version)}"
-    return Kernel(key, host.release, host.release, None, None, [built(host)])
-
-
 def summary(results: Results) -> list[str]:
     """The figures of all runs, lowest to highest."""
     rows: list[tuple[str, ...]] = [("case", "figure", "n", "lowest", "median", "highest")]
@@ -188,7 +180,7 @@ def measure(args: argparse.Namespace, host: Host, temporary: Path) -> int:
     asked: Run = {"load": load.name, **parameters}
     command: list[str | Path] = [load.script, *args.devices]
     more: Run = {"FORCE": "1"} if args.force else {}
-    machine, running = this_machine(hypervisor(host)), kernel(host)
+    machine, running = this_machine(hypervisor(host)), running_kernel(host)
     words = f"wqlab load {load.name} --runs {args.runs}{' --quick' * args.quick}"
     results = Results(SCHEMA, [made(words)], [machine], [running], [])
     notes: dict[str, None] = {}

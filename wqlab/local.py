@@ -455,17 +455,15 @@ def built(host: Host) -> Build:
     return Build(None, None, compiler[1] if compiler else None, config)
 
 
+def running_kernel(host: Host) -> Kernel:
+    key = f"{host.release}-{short_id(host.release, host.version)}"
+    return Kernel(key, host.release, host.release, None, None, [built(host)])
+
+
 def start(args: argparse.Namespace, host: Host) -> Results:
     """Results without boots, or those in the file to go on from."""
     machine = this_machine(hypervisor(host))
-    kernel = Kernel(
-        id=f"{host.release}-{short_id(host.release, host.version)}",
-        name=host.release,
-        release=host.release,
-        base=None,
-        patches=None,
-        builds=[built(host)],
-    )
+    kernel = running_kernel(host)
     options = [] if args.sizes == SIZES else [f"--sizes {','.join(map(str, args.sizes))}"]
     options += [] if args.perf else ["--no-perf"]
     command = f"wqlab local --runs {args.runs} --items {args.items}"
