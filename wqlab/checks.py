@@ -88,10 +88,11 @@ def configured(
     obj.mkdir(parents=True, exist_ok=True)
     job = Job(tree, obj, arch, jobs, gate.make if gate else ())
     job.log.write_text("")
-    paths = fragments(flavour, arch) if flavour.fragments else []
-    lines = wanted(source, source.count(patches), paths)
     if gate and gate.debian:
         lines = configuration(source.base, arch)
+    else:
+        paths = fragments(flavour, arch) if flavour.fragments else []
+        lines = wanted(source, source.count(patches), paths)
     firm = [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)] if gate else None
     job.configure(f"{source.version} ({name})", flavour, lines + (firm or []), firm)
     return job
@@ -197,7 +198,7 @@ def findings(source: Source, patches: int | None, jobs: int) -> frozenset[str]:
         files = [name for name in FILES if (tree / name).is_file()]
 
         def report(rule: Path) -> str:
-            text = rule.read_text(errors="replace")
+            text = rules[rule]
             options = re.findall(r"^// ?Options: *(.*)$", text, re.MULTILINE)
             done = run(
                 ["spatch", "-D", "report", "--very-quiet", "--cocci-file", str(rule)]
@@ -210,11 +211,13 @@ def findings(source: Source, patches: int | None, jobs: int) -> frozenset[str]:
                 raise Problem(f"spatch of {rule} ended with {done.status}: {done.output[-300:]}")
             return done.output
 
-        rules = [
-            rule
+        rules = {
+            rule: text
             for rule in sorted((tree / "scripts/coccinelle").rglob("*.cocci"))
-            if re.search(r"^virtual .*\breport\b", rule.read_text(errors="replace"), re.MULTILINE)
-        ]
+            if re.search(
+                r"^virtual .*\breport\b", text := rule.read_text(errors="replace"), re.MULTILINE
+            )
+        }
         if not rules:
             raise Problem(f"{tree} has no semantic patches that report")
         with ThreadPoolExecutor(jobs) as pool:
