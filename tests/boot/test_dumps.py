@@ -31,6 +31,8 @@ from wqlab.vm import WQ_VERIFY
 WQ_CONTENTION = ROOT / "tools/workqueue/wq_contention.py"
 LIMIT = 120  # seconds for a script
 
+Made = tuple[vm.Kernel, dict[str, Path], Path]
+
 
 @dataclass(frozen=True)
 class Dumped(Need):
@@ -43,7 +45,7 @@ class Dumped(Need):
     def before(self) -> tuple[Need, ...]:
         return self.dumps, self.drgn
 
-    def make(self, farm: Making) -> tuple[vm.Kernel, dict[str, Path], Path]:
+    def make(self, farm: Making) -> Made:
         return *farm[self.dumps], farm[self.drgn]
 
 
@@ -63,9 +65,7 @@ class Monitor(Need):
         return *farm[self.core], check(tree, wrong="the kernel has no wq_monitor.py")
 
 
-def run(
-    made: tuple[vm.Kernel, dict[str, Path], Path], kind: str, script: Path, *words: str
-) -> subprocess.CompletedProcess[str]:
+def run(made: Made, kind: str, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
     kernel, dumps, packages = made
     if kind not in dumps:
         pytest.skip("no makedumpfile for such a dump here")
@@ -108,9 +108,6 @@ def each(*kinds: str, but: tuple[str, ...] = ()) -> pytest.MarkDecorator:
             and not (old and name in but)
         ],
     )
-
-
-Made = tuple[vm.Kernel, dict[str, Path], Path]
 
 
 @each("plain", "paging", "kdump")

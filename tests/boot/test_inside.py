@@ -39,14 +39,20 @@ def answer(record: Record, command: str) -> tuple[int, list[str]]:
     return int(status.removeprefix("status ")), [line.removeprefix("| ") for line in lines]
 
 
-def live(job: str = "commands") -> pytest.MarkDecorator:
+def live() -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "drgn",
         [
             pytest.param(
                 name,
                 marks=pytest.mark.needs(
-                    Inside(MACHINE, job, SEEN, commands="\n".join([*LIVE.values(), ""]), old=is_old)
+                    Inside(
+                        MACHINE,
+                        "commands",
+                        SEEN,
+                        commands="\n".join([*LIVE.values(), ""]),
+                        old=is_old,
+                    )
                 ),
             )
             for name, is_old in (("new", False), ("old", True))

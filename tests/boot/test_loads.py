@@ -131,13 +131,13 @@ def test_stock_exceeds_it_on_several_nodes(record: Record, load: Load, machine: 
         assert (had["peak"] > had["limit"]) == (nodes > 1), case
 
 
-@dataclass(frozen=True)
+@dataclass
 class End:
     """What came of a load that met with a fault."""
 
-    status: int
-    said: str
-    left: list[str]
+    status: int = -1
+    said: str = ""
+    left: list[str] = field(default_factory=list)
 
 
 def ends(lines: list[str]) -> dict[str, End]:
@@ -146,13 +146,13 @@ def ends(lines: list[str]) -> dict[str, End]:
     for line in lines:
         word, _, rest = line.partition(" ")
         if word == "run":
-            name, found[rest] = rest, End(-1, "", [])
+            end = found[rest] = End()
         elif word == "left":
-            found[name].left.append(rest)
+            end.left.append(rest)
         elif word == "status":
-            found[name] = End(int(rest), found[name].said, found[name].left)
+            end.status = int(rest)
         elif word == "said":
-            found[name] = End(found[name].status, rest, found[name].left)
+            end.said = rest
     return found
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """The test_workqueue module: its modes, its parameters, and how its runs are ended.
 
-Seen failing, each against a module that was broken on purpose:latencies from when an
-item was queued, scopes always in the same order, workers that are not noted, no warm-up, items
-that are queued at once in place of at their rate, a number of seconds that is ignored, a workqueue
-that is not destroyed, threads that queue an item less, no CPU time, threads and items that go on
-when a run is stopped (test_end), a wait that a signal of the freezer ends.
+Seen failing, each against a module that was broken on purpose: latencies from when an item was
+queued, scopes always in the same order, workers that are not noted, no warm-up, items that are
+queued at once in place of at their rate, a number of seconds that is ignored, a workqueue that is
+not destroyed, threads that queue an item less, no CPU time, threads and items that go on when a
+run is stopped (test_end), a wait that a signal of the freezer ends.
 """
 
 import re
