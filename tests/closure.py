@@ -2,21 +2,13 @@
 """Python and drgn for a guest: this machine's files, at the paths that they have here."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+from wqlab.vm import libraries
+
 # of the standard library, what nothing here imports
 LEFT_OUT = {"__pycache__", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tkinter"}
-LIMIT = 30  # seconds for ldd
-
-
-def libraries(program: Path) -> list[Path]:
-    """What the dynamic loader takes for it, and that loader."""
-    done = subprocess.run(
-        ["ldd", program], capture_output=True, check=False, text=True, timeout=LIMIT
-    )
-    return [Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)]
 
 
 def python_with(packages: Path) -> dict[str, Path]:

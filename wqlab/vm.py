@@ -162,6 +162,14 @@ def find_busybox(arch: Arch) -> Path:
     return place
 
 
+def libraries(program: Path, env: Mapping[str, str] | None = None) -> list[Path]:
+    """What the dynamic loader takes for a program of this machine, and that loader."""
+    said = check(["ldd", program], wrong=f"the libraries of {program.name} are not known", env=env)
+    if missing := re.search(r"(\S+) => not found", said):
+        raise Problem(f"{program.name} needs {missing[1]}, which is not installed")
+    return [Path(path) for path in re.findall(r"(/\S+) \(0x", said)]
+
+
 def initramfs(kernel: Kernel, commands: str, more: Mapping[str, bytes] | None = None) -> bytes:
     """Busybox, guest/, the kernel's modules, the job's input, and more files by their paths
     there."""

@@ -2,7 +2,6 @@
 """The loads of loads/ in a guest, in short form, on devices in RAM."""
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from wqlab.load import FOLDER, PATH, Load, assignments, counts_of
 from wqlab.places import CACHE
 from wqlab.problem import Problem, Skipped
 from wqlab.results import Count, Run
-from wqlab.run import check, lock, say
+from wqlab.run import lock, say
 from wqlab.scenario import Scenario
 
 # What programs look for
@@ -60,12 +59,8 @@ def programs(names: Iterable[str]) -> dict[str, bytes]:
         if not path:
             raise Problem(f"no {name} for the guest: scripts/setup test installs it")
         found[f"bin/{name}"] = Path(path).read_bytes()
-        said = check(["ldd", path], wrong=f"the libraries of {name} are not known", env=env)
-        if missing := re.search(r"(\S+) => not found", said):
-            raise Problem(f"{name} needs {missing[1]}, which is not installed")
-        for word in said.split():
-            if word.startswith("/"):
-                found[word.removeprefix(str(place)).strip("/")] = Path(word).read_bytes()
+        for library in vm.libraries(Path(path), env):
+            found[str(library).removeprefix(str(place)).strip("/")] = library.read_bytes()
     return found
 
 
