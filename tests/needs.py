@@ -23,7 +23,7 @@ from wqlab.obtain import Source, obtain
 from wqlab.places import BUILD, ROOT
 from wqlab.problem import Problem
 from wqlab.run import check
-from wqlab.scenario import find_scenario
+from wqlab.scenario import Cpus, find_scenario
 
 HOTADD = ROOT / "tests/mutants/hotadd.diff"
 CULLING = ROOT / "tests/mutants/culling.diff"
@@ -34,6 +34,14 @@ for pt in prog["wq_pod_types"]:
 """
 SLOWER = 4  # times: a kernel that checks for mistakes
 HOST_CORES = len(os.sched_getaffinity(0))
+
+
+def at_boot(scenario: str, count: int) -> Cpus:
+    """Those that come up with maxcpus=: of all cores of an x86 machine the first threads before the
+    others, elsewhere by number."""
+    machine, x86 = find_scenario(scenario), find_arch().name == "x86_64"
+    cpus = sorted(range(machine.cpus), key=lambda cpu: cpu % machine.smp["threads"] if x86 else 0)
+    return frozenset(cpus[:count])
 
 
 @dataclass(frozen=True)
@@ -385,7 +393,7 @@ class Inside(Boot):
 
     @property
     def before(self) -> tuple[Need, ...]:
-        return *super().before, Drgn(self.old)
+        return *super().before, Drgn(self.old), SOURCE
 
     def make(self, farm: Making, *_: Any) -> Any:
         from closure import python_with
@@ -399,11 +407,13 @@ class Inside(Boot):
         )
         launcher.chmod(0o755)
         files["bin/drgn"] = launcher
-        scripts = [*(ROOT / "tools/workqueue").glob("*.py"), kernel.path / "wq_dump.py"]
-        files |= {f"tools/{path.name}": path for path in scripts if path.is_file()}
+        files |= {f"tools/{path.name}": path for path in (ROOT / "tools/workqueue").glob("*.py")}
         vmlinux = kernel.path / "vmlinux"
         files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}
-        return super().make(farm, more={name: path.read_bytes() for name, path in files.items()})
+        more = {name: path.read_bytes() for name, path in files.items()}
+        with farm[SOURCE].hold() as tree:
+            more["tools/wq_dump.py"] = (tree / "tools/workqueue/wq_dump.py").read_bytes()
+        return super().make(farm, more=more)
 
 
 @dataclass(frozen=True)
