@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from farm import ALL, Making, Need
 
-from wqlab import vm
+from wqlab import checks, vm
 from wqlab.arch import Arch, find_arch
 from wqlab.build import build, diff_overlay
 from wqlab.kunit import Report, Uml, build_uml, parse
 from wqlab.obtain import Source, obtain
 from wqlab.places import BUILD, ROOT
-from wqlab.problem import Problem
+from wqlab.problem import Problem, Skipped
 from wqlab.run import check
 from wqlab.scenario import Cpus, find_scenario
 
@@ -92,6 +92,31 @@ class Kernel(Need):
             arch=find_arch(self.arch),
         )
         return vm.find_kernel(built)
+
+
+@dataclass(frozen=True)
+class GateKernel(Need):
+    """A kernel with the series in a configuration of configs/gates.toml."""
+
+    gate: str
+    cores = ALL
+    guess = 200.0
+    before = (SOURCE,)
+
+    @property
+    def name(self) -> str:
+        """In the names of tests."""
+        return f"gate-{self.gate}"
+
+    def __str__(self) -> str:
+        return f"kernel: {self.name}"
+
+    def make(self, farm: Making) -> vm.Kernel:
+        gate = checks.gates()[self.gate]
+        if reason := gate.unfit(farm.options.base):
+            raise Skipped(reason)
+        # a flavour may have the same name
+        return vm.find_kernel(build(farm[SOURCE], replace(gate, name=self.name)))
 
 
 @dataclass(frozen=True)

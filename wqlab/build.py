@@ -67,6 +67,8 @@ class Flavour:
     fragments: tuple[str, ...]  # files of configs/
     arch: str = ""  # "" is any
     beside: str = ""  # built where this one is: few files of the two differ
+    lines: tuple[str, ...] = ()  # put behind them, without "CONFIG_"
+    make: tuple[str, ...] = ()  # what is said to the kernel's make
 
 
 @cache
@@ -163,11 +165,12 @@ class Job:
             errors = [line for line in lines if re.search(r"error|undefined|Error \d", line)]
             raise Problem("\n".join([f"{wrong}: see {self.log}", *(errors[:5] or lines[-15:])]))
 
-    def configure(
-        self, label: str, flavour: Flavour, lines: list[str], firm: list[str] | None = None
-    ) -> None:
-        """Stays what it is where neither what is wanted nor what there is has changed. None of the
-        `firm` lines, or else of all, may be lost to what they depend on."""
+    def configure(self, label: str, flavour: Flavour, lines: list[str]) -> None:
+        """Of `lines` and then those of the flavour. Stays what it is where neither what is wanted
+        nor what there is has changed. None of the flavour's lines, or else of all, may be lost to
+        what they depend on."""
+        firm = [f"CONFIG_{line}" for line in flavour.lines]
+        lines = lines + firm
         kconfig = asked(self.tree, "ls-files", "-s", "--", "*Kconfig*", "kernel/configs/*")
         text = "\n".join([*lines, kconfig, compiler(self.arch), *self.args])
         key = hashlib.sha256(text.encode()).hexdigest()
@@ -179,7 +182,7 @@ class Job:
         with config.open("a") as file:
             file.write("\n".join(lines) + "\n")
         self.make(f"completing the configuration of {label}", "olddefconfig")
-        without = lost(lines if firm is None else firm, config.read_text().splitlines())
+        without = lost(firm or lines, config.read_text().splitlines())
         if without:
             raise Problem(
                 f"the final configuration lost {' '.join(without)}: what do they depend on?"
@@ -189,7 +192,7 @@ class Job:
 
 def build(
     source: Source,
-    flavour: str,
+    flavour: str | Flavour,
     *,
     patches: int | None = None,
     overlay: Mapping[str, str] | None = None,
@@ -204,12 +207,12 @@ def build(
     that are built out of tree. Each `place` has a checkout and objects of its own: builds in different places, and
     of different flavours without an overlay, go on side by side.
     """
-    what = flavours().get(flavour)
+    what = flavours().get(flavour) if isinstance(flavour, str) else flavour
     if not what:
         raise Usage(f"no flavour {flavour!r}: {', '.join(flavours())}")
-    if what.arch and platform.machine() != "x86_64":
+    if what.arch == UML.name and platform.machine() != "x86_64":
         raise Skipped(f"there is no User Mode Linux for {platform.machine()}: boots run KUnit too")
-    arch = UML if what.arch else arch or find_arch()
+    arch = UML if what.arch == UML.name else arch or find_arch()
     count = source.count(patches)
     paths = fragments(what, arch)
     files = [*paths, *(path for name in modules for path in MODULES[name])]
@@ -218,6 +221,7 @@ def build(
     parts = [f"{VERSION} {arch.name} {source.tree_id} {gcc} {overlay_key(overlay)}"]
     parts += [patch.diff for patch in source.base.patches[:count]]
     parts += [path.read_text() for path in files]
+    parts += [*what.lines, *what.make]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
     result = IMAGES / key
 
@@ -231,7 +235,7 @@ def build(
         return result
     stock = not count and not overlay
     place = place or ("overlay" if overlay else "")
-    name = f"build-{arch.name}-{what.beside or flavour}"
+    name = f"build-{arch.name}-{what.beside or what.name}"
     where = source.place(place or ("stock" if stock else ""))
     with lock(str((where / name).relative_to(CACHE))):
         if found():  # whoever held the lock may have built it
@@ -240,10 +244,10 @@ def build(
             # Right below the source, which kbuild then calls "..": so that the compiler's output
             # in the cache fits every place.
             obj = (where if stock else tree) / name
-            job = Job(tree, obj, arch, jobs)
+            job = Job(tree, obj, arch, jobs, what.make)
             obj.mkdir(parents=True, exist_ok=True)
             job.log.write_text("")
-            label = f"{source.version} with {count} patches ({flavour})"
+            label = f"{source.version} with {count} patches ({what.name})"
             job.configure(label, what, wanted(source, count, paths))
             job.make(
                 f"building {label}, log in {job.log}",
@@ -269,7 +273,7 @@ def build(
                 "base": source.base.name,
                 "version": source.version,
                 "patches": count,
-                "flavour": flavour,
+                "flavour": what.name,
                 "arch": arch.name,
                 "compiler": gcc,
                 "config_sha256": hashlib.sha256((obj / ".config").read_bytes()).hexdigest(),

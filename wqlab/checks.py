@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wqlab.arch import Arch, find_arch
-from wqlab.bases import Patch
+from wqlab.bases import Base, Patch, base_names
 from wqlab.build import CONFIGS, Flavour, Job, fragments, wanted
 from wqlab.debian import configuration
 from wqlab.obtain import Source
@@ -39,31 +39,38 @@ LIMIT = 1800.0  # seconds
 
 
 @dataclass(frozen=True)
-class Gate:
+class Gate(Flavour):
     """A configuration in which the series has to compile: an entry of configs/gates.toml."""
 
-    name: str
-    about: str
     fragments: tuple[str, ...] = ("common", "kunit", "torture", "series")
-    lines: tuple[str, ...] = ()
-    make: tuple[str, ...] = ()
     needs: str = ""
     since: str = ""
-    arch: str = ""
     quick: bool = False
     files: int = 1  # of FILES, where there are no fragments, which configure all
     debian: bool = False  # on top of Debian's own configuration, in place of `fragments`
+    machine: str = ""  # of scenarios/, on which the suites of KUnit pass; "" for none
+
+    def unfit(self, base: Base) -> str:
+        """Why it can't be tried with a base on this machine; "" if it can."""
+        if self.since and base_names().index(base.name) < base_names().index(self.since):
+            return f"{self.about}: not before {self.since}"
+        if self.arch not in ("", find_arch().name):
+            return f"{self.about}: for {self.arch}"
+        if self.needs and not shutil.which(self.needs):
+            return f"{self.about}: no {self.needs}"
+        return ""
 
 
 @cache
-def gates() -> list[Gate]:
+def gates() -> dict[str, Gate]:
     known: dict[str, dict[str, Any]] = tomllib.loads((CONFIGS / "gates.toml").read_text())
-    made = []
+    made = {}
     for name, entry in known.items():
         fields: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
         }
-        made.append(Gate(name, **fields))
+        fields["lines"] = ("WERROR=y", *fields.get("lines", ()))
+        made[name] = Gate(name, **fields)
     return made
 
 
@@ -81,20 +88,18 @@ def configured(
     gate: Gate | None = None,
 ) -> Job:
     """A build for SMP, or for a gate, of which nothing is made yet."""
-    arch = arch or find_arch()
+    arch, flavour = arch or find_arch(), gate or FLAVOUR
     name = f"gate-{gate.name}" if gate else FLAVOUR.name
-    flavour = Flavour(name, gate.about, gate.fragments) if gate else FLAVOUR
     obj = source.place(place) / f"{arch.name}-{name}"
     obj.mkdir(parents=True, exist_ok=True)
-    job = Job(tree, obj, arch, jobs, gate.make if gate else ())
+    job = Job(tree, obj, arch, jobs, flavour.make)
     job.log.write_text("")
     if gate and gate.debian:
         lines = configuration(source.base, arch)
     else:
         paths = fragments(flavour, arch) if flavour.fragments else []
         lines = wanted(source, source.count(patches), paths)
-    firm = [f"CONFIG_{line}" for line in ("WERROR=y", *gate.lines)] if gate else None
-    job.configure(f"{source.version} ({name})", flavour, lines + (firm or []), firm)
+    job.configure(f"{source.version} ({name})", flavour, lines)
     return job
 
 

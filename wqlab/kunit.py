@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run the KUnit suites of the base with its series on User Mode Linux.
 
-Where the series has no suite yet, it is KUnit's example. Prints each case with its outcome, and
-how many there were; the raw log of the kernel is at build/kunit.log.
+For another architecture than x86_64 (ARCH=arm64), in QEMU, by the kernel's own kunit.py. Where the
+series has no suite yet, it is KUnit's example. Prints each case with its outcome, and how many there
+were; the raw log of the kernel is at build/kunit.log.
 """
 
 import argparse
 import json
+import os
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from wqlab import options
-from wqlab.build import add_patches, build, check_patches, diff_overlay
-from wqlab.obtain import Source, obtain
-from wqlab.places import BUILD
-from wqlab.problem import FAILED, OK, Problem
-from wqlab.run import run, write_whole
+from wqlab.arch import Arch, find_arch
+from wqlab.build import CONFIGS, add_patches, build, check_patches, diff_overlay
+from wqlab.obtain import Source, kbuild_env, obtain
+from wqlab.places import BUILD, CACHE
+from wqlab.problem import FAILED, OK, Problem, Skipped, Usage
+from wqlab.run import lock, run, write_whole
 
 SUITES = "*workqueue*"
 EXAMPLE = "example.example_simple_test"  # the others show what failing and skipping is
 LIMIT = 120.0  # seconds for a run of the suites
+SLOWER = 5  # times: in QEMU
+CPUS = 4  # there
+BUILD_LIMIT = 3600.0  # seconds for a build and a run there
 OUTCOMES = {"PASS": "passed", "FAIL": "failed", "ERROR": "failed", "SKIP": "skipped"}
 
 
@@ -108,6 +115,48 @@ def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = 
     return report
 
 
+def run_kunit_py(
+    source: Source,
+    arch: Arch,
+    *,
+    patches: int | None = None,
+    filter: str = SUITES,
+    log: Path | None = None,
+    jobs: int = 0,
+) -> Report:
+    """The same in QEMU, by kunit.py of the kernel, which builds one for that."""
+    for program in (f"{arch.cross}gcc", arch.qemu):
+        if not shutil.which(program):
+            raise Skipped(f"no {program}: scripts/setup test installs it where it can")
+    place = source.place("kunit")
+    with lock(str(place.relative_to(CACHE))), source.hold(patches) as tree:
+        folder = place / arch.name
+        folder.mkdir(parents=True, exist_ok=True)
+        raw = folder / "kunit.log"
+        raw.unlink(missing_ok=True)
+        done = run(
+            [
+                *(tree / "tools/testing/kunit/kunit.py", "run", "--raw_output=all"),
+                *(f"--arch={arch.kbuild}", f"--cross_compile={arch.cross}"),
+                *(f"--build_dir={folder}", f"--kunitconfig={CONFIGS / 'kunit'}"),
+                *("--kconfig_add=CONFIG_DEBUG_FS=y", f"--qemu_args=-smp {CPUS}"),
+                *(f"--make_options=CC=ccache {arch.cross}gcc", f"--timeout={LIMIT * SLOWER:.0f}"),
+                *(f"--jobs={jobs or len(os.sched_getaffinity(0))}", filter),
+            ],
+            limit=BUILD_LIMIT,
+            label=f"kunit.py for {arch.name}, log in {raw}",
+            log=raw,
+            env=kbuild_env() | {"PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        said = raw.read_text(errors="replace")
+    if log:
+        write_whole(log, said)
+    report = parse(source.repo, said)
+    if done.status and not report.lost and report.passed:
+        return Report(report.cases, f"kunit.py ended with status {done.status}")
+    return report
+
+
 # --- KTAP -----------------------------------------------------------------------------------
 
 
@@ -173,10 +222,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def command(args: argparse.Namespace) -> int:
     check_patches(args)
-    source = obtain(args.base, args.ksrc)
-    overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None
-    uml = build_uml(source, patches=args.patches, overlay=overlay)
+    arch, log = find_arch(), BUILD / "kunit.log"
     only = f"{SUITES}.{args.case}" if args.case else ""
-    report = run_uml(uml, filter=only, log=BUILD / "kunit.log")
+    if arch.name != "x86_64" and args.diff:
+        raise Usage("--diff needs User Mode Linux, which is there for x86_64")
+    source = obtain(args.base, args.ksrc)
+    if arch.name != "x86_64":
+        report = run_kunit_py(source, arch, patches=args.patches, filter=only or SUITES, log=log)
+    else:
+        overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None
+        uml = build_uml(source, patches=args.patches, overlay=overlay)
+        report = run_uml(uml, filter=only, log=log)
     print(report)
     return OK if report.passed else FAILED

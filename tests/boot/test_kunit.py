@@ -5,11 +5,15 @@ Seen failing: against a kernel without one of the suites.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
-from needs import DEBUG, FIND, OTHERS, RT, TEST, Boot, Suites
+from farm import ALL, Making, Need
+from needs import DEBUG, FIND, OTHERS, RT, SOURCE, TEST, Boot, GateKernel, Suites
 
-from wqlab.kunit import Report
+from wqlab import checks
+from wqlab.arch import find_arch
+from wqlab.kunit import Report, run_kunit_py
 from wqlab.vm import Record
 
 BOOTS = {
@@ -23,7 +27,14 @@ BOOTS = {
         *((kernel, ("single", "clusters-5x4", "nodes-2")) for kernel in OTHERS),
     )
     for machine in machines
+} | {
+    f"{gate.machine}-gate-{gate.name}": Boot(
+        gate.machine, "kunit", GateKernel(gate.name), timeout=600
+    )
+    for gate in checks.gates().values()
+    if gate.machine
 }
+QUICK = (TEST, DEBUG)
 SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
 
 
@@ -34,7 +45,7 @@ SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
             name,
             marks=[
                 boot.mark if boot.unfit else pytest.mark.needs(Suites(boot)),
-                pytest.mark.tier("full" if boot.kernel in (FIND, RT, *OTHERS) else "test"),
+                pytest.mark.tier("test" if boot.kernel in QUICK else "full"),
             ],
         )
         for name, boot in BOOTS.items()
@@ -46,3 +57,26 @@ def test_kunit(made: tuple[Record, Report], name: str, each_case: Callable[[Repo
     each_case(found)
     assert {case.suite for case in found.cases} >= SUITES
     assert record.verdict == "pass", record.reason
+
+
+@dataclass(frozen=True)
+class KunitPy(Need):
+    """What kunit.py of the kernel makes of the suites, on a machine of another architecture."""
+
+    arch: str
+    cores = ALL
+    guess = 400.0
+    before = (SOURCE,)
+
+    def make(self, farm: Making) -> Report:
+        return run_kunit_py(farm[SOURCE], find_arch(self.arch))
+
+
+@pytest.mark.parametrize(
+    "arch",
+    [pytest.param(kernel.arch, marks=pytest.mark.needs(KunitPy(kernel.arch))) for kernel in OTHERS],
+)
+@pytest.mark.tier("full")
+def test_kunit_py(made: Report, arch: str, each_case: Callable[[Report], None]) -> None:
+    each_case(made)
+    assert {case.suite for case in made.cases} >= SUITES

@@ -14,7 +14,7 @@ from needs import HOST_CORES, OTHERS, SOURCE
 
 from wqlab import checks
 from wqlab.arch import find_arch
-from wqlab.bases import Base, base_names
+from wqlab.bases import Base
 from wqlab.problem import Skipped
 
 JOBS = max(1, HOST_CORES // 2)
@@ -31,28 +31,20 @@ class Passed(Need):
     before = (SOURCE,)
 
     def make(self, farm: Making) -> None:
-        [gate] = [gate for gate in checks.gates() if gate.name == self.name]
         with farm.place("patches") as place:
             arch = find_arch(self.arch) if self.arch else None
             if arch and arch.cross and not shutil.which(f"{arch.cross}gcc"):
                 raise Skipped(f"no {arch.cross}gcc: scripts/setup test installs it where it can")
-            checks.pass_gate(farm[SOURCE], gate, None, place, JOBS, arch)
+            checks.pass_gate(farm[SOURCE], checks.gates()[self.name], None, place, JOBS, arch)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     base: Base = metafunc.config.getoption("--base")
     params = []
-    for gate in checks.gates():
+    for gate in checks.gates().values():
         marks = [pytest.mark.tier("test" if gate.quick else "full")]
-        missing = gate.needs and not shutil.which(gate.needs)
-        if gate.since and base_names().index(base.name) < base_names().index(gate.since):
-            marks.append(pytest.mark.skip(f"{gate.about}: not before {gate.since}"))
-        elif gate.arch not in ("", find_arch().name):
-            marks.append(pytest.mark.skip(f"{gate.about}: for {gate.arch}"))
-        elif missing:
-            marks.append(pytest.mark.skip(f"{gate.about}: no {gate.needs}"))
-        else:
-            marks.append(pytest.mark.needs(Passed(gate.name)))
+        reason = gate.unfit(base)
+        marks.append(pytest.mark.skip(reason) if reason else pytest.mark.needs(Passed(gate.name)))
         params.append(pytest.param(gate.name, id=gate.name, marks=marks))
         for other in OTHERS if gate.debian else ():
             marks = [pytest.mark.tier("full"), pytest.mark.needs(Passed(gate.name, other.arch))]
