@@ -17,6 +17,7 @@ from farm import ALL, Making, Need
 
 from wqlab import checks, vm
 from wqlab.arch import Arch, find_arch
+from wqlab.bases import default_base, load_base
 from wqlab.build import build, diff_overlay
 from wqlab.kunit import Report, Uml, build_uml, parse
 from wqlab.obtain import Source, obtain
@@ -149,7 +150,8 @@ class Simulator(Need):
 
 @dataclass(frozen=True)
 class DebianKernel(Need):
-    """Debian's own kernel, with test_workqueue built for it."""
+    """Debian's own kernel, with test_workqueue built for it: of the base that is the default, as
+    Debian has no kernels of the others, or none that the machine's compiler can build for."""
 
     guess = 60.0
 
@@ -159,7 +161,7 @@ class DebianKernel(Need):
     def make(self, farm: Making) -> vm.Kernel:
         from wqlab import debian
 
-        return vm.find_kernel(debian.prepare(farm.options.base))
+        return vm.find_kernel(debian.prepare(load_base(default_base())))
 
 
 TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit

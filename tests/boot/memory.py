@@ -111,4 +111,5 @@ class Memory:
     def age(self) -> None:
         """Nothing was done in the pool for two seconds."""
         jiffies = self.prog["jiffies_64"].value_() - 2 * self.kernel.constant("CREATE_COOLDOWN")
-        self.poke(self.pwq().pool.watchdog_ts, jiffies)
+        name = self.kernel.member("worker_pool", "watchdog_ts", "last_progress_ts")
+        self.poke(getattr(self.pwq().pool, name), jiffies)

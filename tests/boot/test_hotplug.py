@@ -212,12 +212,14 @@ def test_work_stays_on_its_node(record: Record, case: Case) -> None:
 # Suspending
 
 
-def suspended(scenario: str, maxcpus: int | None) -> Boot:
+def suspended(scenario: str, maxcpus: int | None) -> pytest.MarkDecorator:
     """All CPUs but one are taken offline and come back; the machine doesn't sleep."""
+    if find_arch().name != "x86_64":
+        return pytest.mark.skip(f"QEMU's machine of {find_arch().name} cannot suspend")
     append = f"maxcpus={maxcpus}" if maxcpus else ""
     suspend = "write /sys/power/pm_test processors\nwrite /sys/power/state mem\n"
     commands = f"pods numa\npods cache_shard\nhold\n{suspend}hold\nsettled\npods cache_shard\n"
-    return Boot(scenario, "params", append=append, commands=commands)
+    return Boot(scenario, "params", append=append, commands=commands).mark
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def suspended(scenario: str, maxcpus: int | None) -> Boot:
         pytest.param(
             at_boot(scenario, maxcpus or find_scenario(scenario).cpus),
             id=f"{scenario}{'-late' if maxcpus else ''}",
-            marks=[suspended(scenario, maxcpus).mark, pytest.mark.tier(tier)],
+            marks=[suspended(scenario, maxcpus), pytest.mark.tier(tier)],
         )
         for scenario, maxcpus, tier in (
             (NODES, 6, "test"),
@@ -236,7 +238,6 @@ def suspended(scenario: str, maxcpus: int | None) -> Boot:
         )
     ],
 )
-@pytest.mark.skipif(find_arch().name != "x86_64", reason="QEMU's arm64 machine cannot suspend")
 def test_suspend(record: Record, up: Cpus) -> None:
     """All is as before, and nothing was laid out anew: the pods are where they were. A layout takes
     new memory before it gives back the old one, and an odd number of CPUs comes back, so the last
