@@ -20,6 +20,7 @@ from wqlab.obtain import Source
 from wqlab.places import VENV
 from wqlab.problem import Problem
 from wqlab.run import run
+from wqlab.sparse import find_sparse
 
 # A kernel for SMP, of which only the objects of the series are made.
 FLAVOUR = Flavour("check", "for SMP", ("common", "series"))
@@ -149,14 +150,13 @@ class Warnings:
 
 def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> Warnings:
     """The warnings of sparse, W=1 and kernel-doc."""
-    if not shutil.which("sparse"):
-        raise Problem("no sparse: install it")
     with source.hold(patches, place) as tree:
         job = configured(source, tree, patches, place, jobs)
         names = objects(tree)
         for name in names:
             (job.obj / name).unlink(missing_ok=True)  # it would not be compiled again
-        job.make("warnings", "C=2", "W=1", *names, wrong="the build failed")
+        checker = f"CHECK={find_sparse(tree)}"
+        job.make("warnings", "C=2", "W=1", checker, *names, wrong="the build failed")
         files = [name.replace(".o", ".c") for name in names]
         done = run(
             [tree / "scripts/kernel-doc", "-none", "-Wall", HEADER, *files], limit=120, cwd=tree
