@@ -14,6 +14,7 @@ import platform
 import re
 import shutil
 import tempfile
+import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from wqlab.schemata import apply
 CONFIGS = ROOT / "configs"
 IMAGES = CACHE / "images"
 KEPT = 60  # results, those used last
+NEEDED = 6 * 3600.0  # seconds since it was used in which a run of tests may still need one
 LIMIT = 3600.0  # seconds for a build
 # What is built out of tree, which every kernel can have
 MODULES = {
@@ -286,7 +288,7 @@ def build(
 
 def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Path]) -> None:
     """Copy what is needed of a build beside its place, and move it there last: what is there is
-    whole. Of the results those used last stay."""
+    whole. Of the results those used last stay, and those that may be in use."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{result.name}.", dir=IMAGES) as folder:
         part = Path(folder) / "result"
@@ -306,9 +308,10 @@ def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Pat
         (part / "build.json").write_text(json.dumps(about, indent=1) + "\n")
         remove(result)
         part.rename(result)
-    results = sorted(IMAGES.glob("[!.]*"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in results[KEPT:]:
-        remove(old)
+    used = {path: path.stat().st_mtime for path in IMAGES.glob("[!.]*")}
+    for old in sorted(used, key=used.__getitem__, reverse=True)[KEPT:]:
+        if used[old] < time.time() - NEEDED:
+            remove(old)
 
 
 def diff_overlay(source: Source, patches: int | None, diff: Path) -> dict[str, str]:

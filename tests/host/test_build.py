@@ -21,7 +21,7 @@ from fake_kernel import Project, make_project, write
 
 from wqlab.arch import ARCHES
 from wqlab.bases import base_names, load_base, series_names
-from wqlab.build import UML, flavours, fragments, wanted
+from wqlab.build import KEPT, NEEDED, UML, flavours, fragments, wanted
 from wqlab.build import build as build_kernel
 from wqlab.obtain import Source, kbuild_env
 from wqlab.problem import Skipped
@@ -122,6 +122,18 @@ def test_the_same_build_is_done_once(project: Project) -> None:
     path = project.shim("gcc", "echo gcc 99")
     results.add(result_of(build(project, PATH=path)))
     assert len(results) == 8
+
+
+# Broken on purpose: none removed; what a run of tests may still boot removed.
+def test_old_results_are_removed(project: Project) -> None:
+    result = result_of(build(project))
+    others = [result.with_name(f"{number:03}") for number in range(KEPT + 2)]
+    for other in others:
+        other.mkdir()
+    old = time.time() - 2 * NEEDED
+    os.utime(others[0], (old, old))
+    result_of(build(project, flavour="lockstat"))
+    assert result.is_dir() and [other for other in others if not other.is_dir()] == others[:1]
 
 
 # Broken on purpose: the module of the tree taken; the objects of the module left over.
