@@ -13,6 +13,7 @@ import platform
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from wqlab import apt, options
@@ -47,6 +48,21 @@ COLUMNS = {
     "lost": "lost",
     "twice": "twice",
 }
+
+
+def want_apt() -> None:
+    if not shutil.which("apt-get"):
+        raise Skipped("this machine has no apt to get what Debian has")
+
+
+def from_debian(
+    folder: str, base: Base, find: Callable[[], str], make: Callable[[str, Path], None]
+) -> Path:
+    """apt.latest() in a folder of the cache; Skipped where Debian has nothing for us."""
+    try:
+        return apt.latest(CACHE / folder, base.series, find, make)
+    except apt.Unreachable as reason:
+        raise Skipped(str(reason)) from None
 
 
 def get_kernel(base: Base, arch: Arch) -> Path:
@@ -87,20 +103,15 @@ def get_kernel(base: Base, arch: Arch) -> Path:
         makefile = part / f"usr/src/linux-headers-{release}/Makefile"
         makefile.write_text(makefile.read_text().replace("/usr/src/", "../"))
 
-    if not shutil.which("apt-get"):
-        raise Skipped("this machine has no apt to get Debian's kernel with")
+    want_apt()
     apt.refresh()
-    try:
-        return apt.latest(CACHE / "debian", base.series, find, make)
-    except apt.Unreachable as reason:
-        raise Skipped(str(reason)) from None
+    return from_debian("debian", base, find, make)
 
 
 def configuration(base: Base, arch: Arch) -> list[str]:
     """The lines of Debian's own configuration of the newest kernel of the base's series."""
+    want_apt()
     name, kind = f"linux-config-{base.series}", arch.debian.rpartition("-")[2]
-    if not shutil.which("apt-get"):
-        raise Skipped("this machine has no apt to get Debian's configuration with")
     if base.suite:
         its_apt = apt.private(base.suite, "deb", kind)
     elif arch is find_arch(platform.machine()):
@@ -119,10 +130,7 @@ def configuration(base: Base, arch: Arch) -> list[str]:
         apt.unpack(packages, part, f"{name} {version}")
         remove(packages[0].parent)
 
-    try:
-        place = apt.latest(CACHE / f"config-{kind}", base.series, find, make)
-    except apt.Unreachable as reason:
-        raise Skipped(str(reason)) from None
+    place = from_debian(f"config-{kind}", base, find, make)
     [file] = place.glob(f"usr/src/{name}/config.{kind}_none_{kind}.xz")
     with lzma.open(file, "rt") as text:
         return text.read().splitlines()
