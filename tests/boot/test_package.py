@@ -42,7 +42,7 @@ class Package(Need):
 
     def make(self, farm: Making) -> vm.Kernel:
         arch = find_arch()
-        for program in ("dpkg", "dh", "rsync", "depmod"):
+        for program in ("dpkg", "dh", "rsync", "cpio", "depmod"):
             if not shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
                 raise Skipped(f"no {program}: scripts/setup test installs it where it can")
         if arch.foreign or os.geteuid():
