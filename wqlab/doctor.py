@@ -52,6 +52,7 @@ WITHOUT = {
     "mount.nfs4": "that on NFS is not run here",
     "makedumpfile": "no dumps of kdump are read",
     "pahole": "the module is not tried on Debian's own kernel",
+    **dict.fromkeys(("dh", "rsync", "cpio", "depmod"), "the kernel is not made into a package"),
 }
 MAIN = ("obtain", "build", "boot", "bench")  # what `make bench` takes
 WANTED = 15 << 30  # bytes that the cache takes when it has all
