@@ -3,7 +3,8 @@
 strict workers are confined to, against pods that follow from the machine and from which CPUs have
 been online.
 
-Seen failing: with other CPUs taken for those that are up at boot.
+Seen failing: with other CPUs taken for those that are up at boot; against a kernel that doesn't know
+isolcpus=.
 """
 
 import random
