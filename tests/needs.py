@@ -202,6 +202,7 @@ class Boot(Need):
     commands: str = ""
     timeout: float | None = None  # seconds, if not the scenario's, or some times that
     present: int | None = None  # CPUs that are there at the start, if not all
+    serial: bool = False  # talks over a serial line
 
     def __str__(self) -> str:
         present = f"{self.present} CPUs" if self.present else ""
@@ -280,6 +281,7 @@ class Boot(Need):
             timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
             wq_dump=script,
             present=self.present,
+            serial=self.serial,
             verify=True,
             keep=keep,
             on_hold=on_hold,

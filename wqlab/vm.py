@@ -204,6 +204,7 @@ def qemu_command(
     ports: tuple[int, int],
     emulator: Emulator | None = None,
     present: int | None = None,
+    serial: bool = False,
 ) -> list[str]:
     arch = kernel.arch
     smp = {level: scenario.smp[level] for level in arch.levels}
@@ -236,8 +237,8 @@ def qemu_command(
     command += ["-append", append]
     command += ["-serial", f"file:{out / 'console.log'}"]
     command += ["-chardev", f"socket,id=verdict,fd={ports[0]}"]
-    if emulator:
-        command += ["-serial", "chardev:verdict", *emulator.options]
+    if emulator or serial:
+        command += ["-serial", "chardev:verdict", *(emulator.options if emulator else ())]
     else:
         command += ["-device", "virtio-serial-pci"]
         command += ["-device", "virtserialport,chardev=verdict,name=verdict"]
@@ -463,6 +464,7 @@ def boot(
     wq_dump: Path | None = None,
     accel: str | None = None,
     emulator: Emulator | None = None,
+    serial: bool = False,
     present: int | None = None,
     verify: bool = False,
     keep: bool = False,
@@ -470,7 +472,8 @@ def boot(
     on_line: Callable[[str], None] = lambda line: None,
 ) -> Record:
     """Boot, run the job, write record.json. The guest never outlives this call. Of the CPUs only
-    the first `present` are there at the start. The guest has `more` files, by their paths there.
+    the first `present` are there at the start. It talks over a virtio port, or with `serial` and with
+    another emulator over a serial line. The guest has `more` files, by their paths there.
     Where the job holds, its memory is read by wq_dump
     and, to `verify`, by wq_verify.py; with `keep` the dumps of it stay, as core-0 and so on. Who
     looks at the memory while the guest goes on is called `on_hold`, with QEMU's process."""
@@ -499,11 +502,11 @@ def boot(
     boot_args = [kernel.arch.append, "panic=-1", "panic_on_warn=1", f"job={job}"]
     if kernel.has_kunit and job != "kunit":  # suites at boot take time, and log what they provoke
         boot_args.append("kunit.enable=0")
-    if emulator:
+    if emulator or serial:
         boot_args.append("verdict=/dev/ttyS1")
     boot_args += [part for part in (scenario.append, append) if part]
     command = qemu_command(
-        kernel, scenario, accel, " ".join(boot_args), out, ends, emulator, present
+        kernel, scenario, accel, " ".join(boot_args), out, ends, emulator, present, serial
     )
     start = time.monotonic()
     deadline = start + (scenario.timeout if timeout is None else timeout)
