@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run a load of loads/ on this very machine, with the kernel that it runs, as root.
 
-dm-crypt, file systems and NFS queue unbound work. The head of each file of loads/ says what the
-load is, and what it reports. Devices that it needs are named with --devices, and are overwritten.
-One that is mounted or otherwise in use is refused, and so is one that holds something: a file
-system, a partition table or any other signature that wipefs knows, unless --force is given.
+dm-crypt, file systems, NFS and NVMe over TCP queue unbound work. The head of each file of loads/
+says what the load is, and what it reports. Devices that it needs are named with --devices, and are
+overwritten. One that is mounted or otherwise in use is refused, and so is one that holds something:
+a file system, a partition table or any other signature that wipefs knows, unless --force is given.
 
 The load is run several times, and once more under perf where that is installed. Results are
 stored in a file that `wqlab report` reads. To compare kernels, boot the other one, run it again
@@ -28,7 +28,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,7 @@ class Load:
     full: Run  # parameters
     quick: Run  # in place of some of them
     guest: Run
+    simulated: Run = field(default_factory=dict)  # in place of the guest's; empty if it's not done
 
     @property
     def script(self) -> Path:

@@ -88,7 +88,7 @@ def find_kernel(path: Path) -> Kernel:
         path=path,
         arch=arch,
         release=release.read_text().strip() if release.is_file() else "unknown",
-        modules=tuple(sorted([*path.glob("kernel/*.ko"), *path.glob("lib/*.ko")])),
+        modules=tuple(sorted(path.rglob("*.ko"))),
     )
 
 

@@ -40,6 +40,8 @@ FAULTS: tuple[Fault, ...] = (
     ("dm-crypt-verify", "error", {"SECS": 60}),
     ("nfs-loopback", "TERM", {"SECS": 60}),
     ("nfs-loopback", "none", {"SERVED": "8M"}),
+    ("nvme-tcp", "TERM", {"SECS": 60}),
+    ("nvme-tcp", "error", {"SECS": 60}),
     ("ext4-writeback", "TERM", {"SECS": 60}),
     ("ext4-writeback", "error", {"SECS": 60}),
     ("ext4-writeback", "none", {"DEVICE_MIB": 16, "SECS": 60}),
