@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Python and drgn for a guest: this machine's files, at the paths that they have here."""
+"""Python and drgn for a guest: this machine's files, at the paths that they have here, or for
+another architecture Debian's."""
 
+import os
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
+from wqlab import apt
+from wqlab.arch import Arch
+from wqlab.places import CACHE
+from wqlab.problem import Skipped
+from wqlab.run import check, lock
 from wqlab.vm import libraries
 
 # of the standard library, what nothing here imports
@@ -27,3 +36,33 @@ def python_with(packages: Path) -> dict[str, Path]:
     for path in [program, *(path for path in (*files, *drgn) if path.suffix == ".so")]:
         found.update(libraries(path))
     return {str(path): path for path in found}
+
+
+def debians(arch: Arch) -> dict[str, Path]:
+    """The files of Debian's Python and drgn for another architecture, with all that they need."""
+    place = CACHE / f"drgn-{arch.name}"
+    with lock(place.name):
+        if not place.is_dir():
+            if not shutil.which("apt-get"):
+                raise Skipped(f"this machine has no apt to get drgn for {arch.name} with")
+            its = apt.private(architecture=arch.debian.rpartition("-")[2])
+            command = ["apt-get", *its.options, "-s", "-qq", "--no-install-recommends"]
+            said = check([*command, "install", "python3-drgn"], wrong="apt knows no python3-drgn")
+            needed = re.findall(r"^Inst (\S+)", said, re.MULTILINE)
+            with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=CACHE) as folder:
+                packages = its.download("python3-drgn", "", needed)
+                apt.unpack(packages, Path(folder) / "whole", "python3-drgn")
+                apt.remove(packages[0].parent)
+                (Path(folder) / "whole").rename(place)
+    files = {}
+    for path in place.rglob("*"):
+        name = path.relative_to(place)
+        # a link is taken for what it leads to there
+        leads = path
+        while leads.is_symlink():
+            to = os.readlink(leads)
+            leads = place / to.lstrip("/") if to.startswith("/") else leads.parent / to
+        wanted = ".so" in name.name or "python3" in str(name)
+        if wanted and leads.is_file() and not (LEFT_OUT | {"gconv", "share"}) & set(name.parts):
+            files[str(name)] = leads
+    return files

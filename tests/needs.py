@@ -409,12 +409,15 @@ class Drgn(Need):
 @dataclass(frozen=True)
 class Inside(Boot):
     """A boot in which each line of `commands` is run; the guest has `drgn`, Debian 12's or the
-    newest, the scripts in /tools, and its own debug info where there is any."""
+    newest, the scripts in /tools, its own debug info where there is any, and `program` of this
+    machine."""
 
     old: bool = False
+    program: str = ""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, with drgn {'of Debian 12 ' * self.old}in the guest"
+        with_ = ["drgn of Debian 12" if self.old else "drgn", *filter(None, [self.program])]
+        return f"{super().__str__()}, with {' and '.join(with_)} in the guest"
 
     @property
     def memory(self) -> int:
@@ -422,20 +425,28 @@ class Inside(Boot):
 
     @property
     def before(self) -> tuple[Need, ...]:
-        return *super().before, Drgn(self.old), SOURCE
+        return *super().before, *([] if self.arch.foreign else [Drgn(self.old)]), SOURCE
 
     def make(self, farm: Making, *_: Any) -> Any:
-        from closure import python_with
+        from closure import debians, python_with
 
-        kernel, packages = farm[self.kernel], farm[Drgn(self.old)]
-        files = python_with(packages)
+        kernel = farm[self.kernel]
+        if self.arch.foreign:
+            files, python, packages = debians(self.arch), "/usr/bin/python3.11", ""
+        else:
+            packages = str(farm[Drgn(self.old)])
+            files, python = python_with(Path(packages)), str(Path(sys.executable).resolve())
         self.out.mkdir(parents=True, exist_ok=True)
         launcher = self.out / "drgn"
-        launcher.write_text(
-            f'#!/bin/sh\nPYTHONPATH={packages} exec {Path(sys.executable).resolve()} -m drgn "$@"\n'
-        )
+        launcher.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {python} -m drgn "$@"\n')
         launcher.chmod(0o755)
         files["bin/drgn"] = launcher
+        if self.program:
+            path = shutil.which(self.program)
+            if not path:
+                raise Skipped(f"there is no {self.program}")
+            files |= {f"bin/{self.program}": Path(path)}
+            files |= {str(library): library for library in vm.libraries(Path(path))}
         files |= {f"tools/{path.name}": path for path in (ROOT / "tools/workqueue").glob("*.py")}
         vmlinux = kernel.path / "vmlinux"
         files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}

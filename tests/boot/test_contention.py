@@ -4,10 +4,12 @@ and waited for, and by how many. The words are put in the memory that drgn reads
 machine.
 
 Seen failing: with the pending bit not counted, with a queue walked from its head, with the interval
-of a share taken for symmetric, and with locks that were never held shown.
+of a share taken for symmetric, with locks that were never held shown, with what bpftrace counted
+before the first time taken for new, with its end taken for ours, and with its silence waited for.
 """
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -72,7 +74,7 @@ def test_shares(memory: Memory) -> None:
     assert second.name == "writeback active_lock"
     assert (second.held, second.waited) == (20, 0)
     assert sampler.hottest(1) == [first]
-    header, line, _ = wq_contention.table(sampler, 10)
+    header, line, _ = sampler.table(10)
     print(header, line, sep="\n")
     shown = line.split()
     assert shown[2:4] == ["80.00", "60.00"]
@@ -112,6 +114,86 @@ def test_json(
     (lock,) = json.loads(capsys.readouterr().out)["locks"]
     assert (lock["samples"], lock["held"], lock["waited"], lock["queue"]) == (1, 1, 1, 1)
     assert lock["waited_interval"] == pytest.approx([0.2065, 1], abs=1e-4)
+
+
+def bpftrace(folder: Path, monkeypatch: pytest.MonkeyPatch, *commands: str) -> None:
+    """One that does this in place of counting."""
+    fake = folder / "bpftrace"
+    fake.write_text("\n".join(["#!/bin/sh", *commands, ""]))
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def counted(second: int, **waits: tuple[int, int]) -> str:
+    """That bpftrace has counted so many waits that took so many ns."""
+    data = {
+        address: {"count": count, "average": 0, "total": total}
+        for address, (count, total) in waits.items()
+    }
+    lines = [
+        {"type": "stats", "data": {"@waits": data}},
+        {"type": "printf", "data": str(10**15 + second * 10**9)},
+    ]
+    return "\n".join(["cat <<'END'", *map(json.dumps, lines), "END"])
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_bpf(memory: Memory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is shown is of whole seconds, from when all is in place."""
+    pool, wq = memory.pwq().pool, memory.workqueue()
+    first, second = (
+        hex(lock.raw_lock.val.address_of_().value_()) for lock in (pool.lock, wq.active_lock)
+    )
+    bpftrace(
+        tmp_path,
+        monkeypatch,
+        counted(0, **{first: (7, 7_000_000_000), second: (1, 1000)}),
+        counted(1, **{first: (8, 7_000_001_000), second: (1, 1000), "0x10": (1, 100)}),
+        counted(2, **{first: (57, 8_500_000_000), second: (101, 500_001_000), "0x10": (1, 100)}),
+        "sleep 60",
+    )
+    tracer = wq_contention.Tracer(memory.prog)
+    wq_contention.trace(tracer, 2, 10)
+    header, *lines, last = [*tracer.table(10), tracer.overhead()]
+    print(header, *lines, last, sep="\n")
+    assert header.split()[:5] == ["LOCK", "WAITS", "WAITED", "MEAN", "SHARE"]
+    assert [line[:24].strip() for line in lines] == [
+        f"pool {pool.id.value_()}",
+        "writeback active_lock",
+    ]
+    assert lines[0][24:].split()[:4] == ["50", "75.00", "30000.0", "75.00"]
+    assert lines[1][24:].split()[:4] == ["100", "25.00", "5000.0", "25.00"]
+    assert last == "151 waits for 3 spinlocks in 2.0 s"
+
+
+@pytest.mark.needs(SERIES_CORE)
+@pytest.mark.parametrize(
+    ("commands", "says"),
+    [
+        ([counted(0), "echo 'ERROR: no BPF' >&2", "exit 1"], "bpftrace has ended: ERROR: no BPF"),
+        (["sleep 60"], "bpftrace has said nothing for 1 s"),
+    ],
+)
+def test_no_bpf(
+    memory: Memory,
+    commands: list[str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    bpftrace(tmp_path, monkeypatch, *commands)
+    monkeypatch.setattr(wq_contention, "BPF_LIMIT", 1)
+    with pytest.raises(wq_contention.Unknown, match=f"^{says}$"):
+        wq_contention.trace(wq_contention.Tracer(memory.prog), 2, 10)
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_bpf_of_a_dump(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["wq_contention.py", "--bpf"])
+    assert wq_contention.main(memory.prog) == 2
+    assert "a dump tells of no waits: do without --bpf" in capsys.readouterr().err
 
 
 # parameters of test_workqueue

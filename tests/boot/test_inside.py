@@ -6,8 +6,11 @@ Seen failing: with the status of a pipe's end taken for the script's, and with f
 as only newer drgns have it. By hand: on a kernel without /proc/kcore.
 """
 
+import shutil
+from dataclasses import replace
+
 import pytest
-from needs import SEEN, DebianKernel, Inside
+from needs import OTHERS, SEEN, DebianKernel, Inside, Kernel
 
 from wqlab.scenario import parse_dump
 from wqlab.vm import Record, sections
@@ -45,17 +48,27 @@ def live() -> pytest.MarkDecorator:
         [
             pytest.param(
                 name,
-                marks=pytest.mark.needs(
-                    Inside(
-                        MACHINE,
-                        "commands",
-                        SEEN,
-                        commands="\n".join([*LIVE.values(), ""]),
-                        old=is_old,
-                    )
+                marks=[
+                    pytest.mark.needs(
+                        Inside(
+                            MACHINE,
+                            "commands",
+                            kernel,
+                            commands="\n".join([*LIVE.values(), ""]),
+                            old=is_old,
+                        )
+                    ),
+                    pytest.mark.tier("full" if kernel.arch else "test"),
+                ],
+            )
+            for name, kernel, is_old in (
+                ("new", SEEN, False),
+                ("old", SEEN, True),
+                *(
+                    (f"old-{kernel.arch}", replace(SEEN, arch=kernel.arch), True)
+                    for kernel in OTHERS
                 ),
             )
-            for name, is_old in (("new", False), ("old", True))
         ],
     )
 
@@ -80,6 +93,34 @@ def test_contention(record: Record, drgn: str) -> None:
     status, lines = answer(record, LIVE["contention"])
     assert status == 0 and lines[0].startswith("LOCK ")
     assert " samples of " in lines[-1]
+
+
+# All CPUs queue to one pool meanwhile. It's looked at in both ways.
+LOAD = "insmod /modules/test_workqueue.ko scopes=cache mode=burst secs=600"
+LOOK = "drgn -q -s /vmlinux /tools/wq_contention.py --for 3"
+WAITS = (
+    "mount -t tracefs tracefs /sys/kernel/tracing; "
+    f"{LOAD} & sleep 2; {LOOK} --bpf && {LOOK}; s=$?; kill $!; wait; exit $s"
+)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.skipif(not shutil.which("pahole"), reason="no pahole for a kernel that bpftrace reads")
+@pytest.mark.needs(
+    Inside("inside-4", "commands", Kernel("bpf"), commands=f"{WAITS}\n", program="bpftrace")
+)
+def test_bpf(record: Record) -> None:
+    """Counting and sampling agree on which lock is hot. With as many CPUs, some wait behind others,
+    of which the tracepoints tell."""
+    status, lines = answer(record, WAITS)
+    assert status == 0
+    headers = [number for number, line in enumerate(lines) if line.startswith("LOCK ")]
+    assert len(headers) == 2 and " spinlocks in " in lines[headers[1] - 1]
+    counted, sampled = (lines[number + 1] for number in headers)
+    assert counted[:24] == sampled[:24] and counted.startswith("pool ")
+    waits, waited = counted[24:].split()[:2]
+    assert int(waits) > 0 and 0 < float(waited) < 300
+    assert "bench_wq" in counted
 
 
 bare = pytest.mark.needs(

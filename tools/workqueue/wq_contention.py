@@ -7,6 +7,7 @@ This is a drgn script. It reads the locks of a running kernel (as root) again an
 again, and changes nothing:
 
     drgn wq_contention.py [--for SECONDS] [--interval SECONDS] [--top N] [--json]
+    drgn wq_contention.py --bpf [--for SECONDS] [--top N] [--json]
 
 A line for each pool->lock, the one with the most waiting first, and for each lock
 that limits an unbound workqueue (active_lock, or the lock of a node before that):
@@ -31,12 +32,31 @@ held for longer than the interval has too narrow an interval of error. The last 
 says what the sampling itself took. Reading a lock also takes its cache line away from
 whoever is about to take it.
 
+With --bpf each wait is counted instead, however short. In place of HELD to QUEUE there
+are
+
+  WAITS   how many there were
+  WAITED  how long they took together, in percent of the time: 250 is two and a half
+          CPUs that did nothing else
+  MEAN    how long one took, in microseconds
+  SHARE   of the time that CPUs waited for any spinlock at all, in percent
+
+This takes bpftrace, as root, and a kernel with BPF and the tracepoints contention_begin
+and contention_end (5.19 on). A CPU that is the only one to wait for a lock (the pending
+bit) is not told of, unless spinlocks are paravirtualised. Two BPF programs run at each
+wait; the last line says how many there were. What is shown is of whole seconds.
+
 Exit status: 0 done, 2 there is nothing to say, with the reason.
 """
 
 import argparse
 import json
+import os
+import select
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,6 +78,26 @@ MANY_CPUS = 16 * 1024  # from which it is divided in another way
 MOST_ITEMS = 10000  # to count
 SHOWN = 4  # workqueues in a line
 REFRESH = 1.0  # seconds
+MAX_KEYS = 8192  # of a map: locks, all that are waited for
+BPF_LIMIT = 60.0  # seconds without a word of bpftrace, which compiles first
+BPF = """
+tracepoint:lock:contention_begin /args->flags & 1/ // LCB_F_SPIN
+{
+	@began[cpu, args->lock_addr] = nsecs;
+}
+
+tracepoint:lock:contention_end /@began[cpu, args->lock_addr]/
+{
+	@waits[args->lock_addr] = stats(nsecs - @began[cpu, args->lock_addr]);
+	delete(@began[cpu, args->lock_addr]);
+}
+
+interval:s:1
+{
+	print(@waits);
+	printf("%llu", nsecs);
+}
+"""
 NO_DEBUG_INFO = (
     "install the debug info of this kernel (Debian: linux-image-RELEASE-dbg; others: set "
     "DEBUGINFOD_URLS and get vmlinux with debuginfod-find), and give it to drgn with -s VMLINUX"
@@ -90,6 +130,8 @@ class Lock:
     held: int = 0
     waited: int = 0
     queued: int = 0  # sum of those who waited
+    waits: int = 0
+    wait_ns: int = 0  # in all
 
 
 @dataclass
@@ -102,16 +144,15 @@ class Pool:
     workqueues: list[str] = field(default_factory=list)
 
 
-class Sampler:
-    """Reads locks."""
+class Locks:
+    """The locks that there are, each by its address."""
+
+    header: str  # of what cells() gives
 
     def __init__(self, prog: drgn.Program) -> None:
         self.prog = prog
         self.locks: dict[int, Lock] = {}
         self.pwqs: dict[int, list[str]] = {}  # workqueues of each pool, by its address
-        self.rounds = 0
-        self.spent = 0.0  # seconds of CPU time
-        self.longest = 0.0  # seconds for a round
         for name in ("struct worker_pool", "struct workqueue_struct"):
             try:
                 prog.type(name)
@@ -121,13 +162,6 @@ class Sampler:
             prog.type("struct qspinlock")
         except LookupError:
             raise Unknown("this kernel has no qspinlocks: use lock statistics") from None
-        if prog["nr_cpu_ids"].value_() >= MANY_CPUS:
-            raise Unknown(f"the words of locks are known here for less than {MANY_CPUS} CPUs")
-        # what each CPU waits with, as deep as waiting may be interrupted
-        self.nodes: dict[int, list[drgn.Object]] = {}
-        if "qnodes" in prog:
-            for cpu in for_each_possible_cpu(prog):
-                self.nodes[cpu] = [node.mcs for node in per_cpu(prog["qnodes"], cpu)]
         self.find()
 
     def find(self) -> None:
@@ -165,6 +199,84 @@ class Sampler:
                     add(f"{name} node {node}", wq.node_nr_active[index].lock)
         self.locks = found
 
+    def pool_of(self, lock: Lock) -> Pool:
+        """Of now; what has gone has nothing."""
+        if not lock.pool:
+            return Pool()
+        try:
+            first, count = {}, 0
+            for node in list_for_each(lock.pool.worklist.address_of_()):
+                work = drgn.container_of(node, "struct work_struct", "entry")
+                data = work.data.counter.value_() & (1 << 64) - 1
+                if data & self.prog["WORK_STRUCT_PWQ"].value_() and count < 100:
+                    shift = self.prog["WORK_STRUCT_PWQ_SHIFT"].value_()
+                    pwq = drgn.Object(
+                        self.prog, "struct pool_workqueue *", value=data >> shift << shift
+                    )
+                    first[pwq.wq.name.string_().decode(errors="replace")] = None
+                count += 1
+                if count == MOST_ITEMS:
+                    break
+            names = dict.fromkeys([*first, *self.pwqs.get(lock.pool.value_(), [])])
+            idle = lock.pool.nr_idle.value_()
+            return Pool(idle, lock.pool.nr_workers.value_() - idle, count, list(names))
+        except drgn.FaultError:
+            return Pool()
+
+    def hottest(self, top: int) -> list[Lock]:
+        used = [lock for lock in self.locks.values() if lock.held or lock.waited or lock.waits]
+        return sorted(used, key=lambda lock: (-lock.waited, -lock.held, -lock.wait_ns, lock.name))[
+            :top
+        ]
+
+    def cells(self, lock: Lock) -> str:
+        raise NotImplementedError
+
+    def fields(self, lock: Lock) -> dict[str, object]:
+        """As cells(), for JSON."""
+        raise NotImplementedError
+
+    def table(self, top: int) -> Iterator[str]:
+        yield f"{'LOCK':<24} {self.header} {'IDLE':>5} {'BUSY':>5} {'ITEMS':>6}  WORKQUEUES"
+        for lock in self.hottest(top):
+            pool = self.pool_of(lock)
+            names = ", ".join(pool.workqueues[:SHOWN]) + ", ..." * (len(pool.workqueues) > SHOWN)
+            counts = [pool.idle, pool.busy, pool.items] if lock.pool else ["-"] * 3
+            yield (
+                f"{lock.name:<24} {self.cells(lock)} {counts[0]:>5} {counts[1]:>5} "
+                f"{counts[2]:>6}  {names}"
+            )
+
+    def as_json(self, lock: Lock) -> dict[str, object]:
+        pool = self.pool_of(lock)
+        return {
+            "lock": lock.name,
+            **self.fields(lock),
+            "idle": pool.idle,
+            "busy": pool.busy,
+            "items": pool.items,
+            "workqueues": pool.workqueues,
+        }
+
+
+class Sampler(Locks):
+    """Reads locks."""
+
+    header = f"{'HELD':>6} {'WAITED':>6} {'95 %':>13} {'QUEUE':>6}"
+
+    def __init__(self, prog: drgn.Program) -> None:
+        super().__init__(prog)
+        self.rounds = 0
+        self.spent = 0.0  # seconds of CPU time
+        self.longest = 0.0  # seconds for a round
+        if prog["nr_cpu_ids"].value_() >= MANY_CPUS:
+            raise Unknown(f"the words of locks are known here for less than {MANY_CPUS} CPUs")
+        # what each CPU waits with, as deep as waiting may be interrupted
+        self.nodes: dict[int, list[drgn.Object]] = {}
+        if "qnodes" in prog:
+            for cpu in for_each_possible_cpu(prog):
+                self.nodes[cpu] = [node.mcs for node in per_cpu(prog["qnodes"], cpu)]
+
     def waiting(self, word: int) -> int:
         """How many wait for a lock with this word. Each node points to the one behind it, and the
         tail says which is the last."""
@@ -201,34 +313,6 @@ class Sampler:
         self.spent += time.process_time() - cpu
         self.longest = max(self.longest, time.monotonic() - began)
 
-    def pool_of(self, lock: Lock) -> Pool:
-        """Of now; what has gone has nothing."""
-        if not lock.pool:
-            return Pool()
-        try:
-            first, count = {}, 0
-            for node in list_for_each(lock.pool.worklist.address_of_()):
-                work = drgn.container_of(node, "struct work_struct", "entry")
-                data = work.data.counter.value_() & (1 << 64) - 1
-                if data & self.prog["WORK_STRUCT_PWQ"].value_() and count < 100:
-                    shift = self.prog["WORK_STRUCT_PWQ_SHIFT"].value_()
-                    pwq = drgn.Object(
-                        self.prog, "struct pool_workqueue *", value=data >> shift << shift
-                    )
-                    first[pwq.wq.name.string_().decode(errors="replace")] = None
-                count += 1
-                if count == MOST_ITEMS:
-                    break
-            names = dict.fromkeys([*first, *self.pwqs.get(lock.pool.value_(), [])])
-            idle = lock.pool.nr_idle.value_()
-            return Pool(idle, lock.pool.nr_workers.value_() - idle, count, list(names))
-        except drgn.FaultError:
-            return Pool()
-
-    def hottest(self, top: int) -> list[Lock]:
-        used = [lock for lock in self.locks.values() if lock.held or lock.waited]
-        return sorted(used, key=lambda lock: (-lock.waited, -lock.held, lock.name))[:top]
-
     def overhead(self, elapsed: float) -> str:
         rate = self.rounds / elapsed if elapsed else 0.0
         return (
@@ -237,39 +321,72 @@ class Sampler:
             f"{1000 * self.longest:.2f} ms"
         )
 
-
-def as_json(sampler: Sampler, lock: Lock) -> dict[str, object]:
-    pool = sampler.pool_of(lock)
-    return {
-        "lock": lock.name,
-        "samples": lock.samples,
-        "held": lock.held,
-        "waited": lock.waited,
-        "waited_interval": wilson(lock.waited, lock.samples),
-        "queue": lock.queued / lock.waited if lock.waited else 0,
-        "idle": pool.idle,
-        "busy": pool.busy,
-        "items": pool.items,
-        "workqueues": pool.workqueues,
-    }
-
-
-def table(sampler: Sampler, top: int) -> Iterator[str]:
-    yield (
-        f"{'LOCK':<24} {'HELD':>6} {'WAITED':>6} {'95 %':>13} {'QUEUE':>6} {'IDLE':>5} "
-        f"{'BUSY':>5} {'ITEMS':>6}  WORKQUEUES"
-    )
-    for lock in sampler.hottest(top):
-        pool = sampler.pool_of(lock)
+    def cells(self, lock: Lock) -> str:
         low, high = wilson(lock.waited, lock.samples)
         queue = f"{lock.queued / lock.waited:.1f}" if lock.waited else "-"
-        names = ", ".join(pool.workqueues[:SHOWN]) + ", ..." * (len(pool.workqueues) > SHOWN)
-        counts = [pool.idle, pool.busy, pool.items] if lock.pool else ["-"] * 3
-        yield (
-            f"{lock.name:<24} {100 * lock.held / lock.samples:>6.2f} "
-            f"{100 * lock.waited / lock.samples:>6.2f} {100 * low:>6.2f}-{100 * high:<6.2f} "
-            f"{queue:>6} {counts[0]:>5} {counts[1]:>5} {counts[2]:>6}  {names}"
+        return (
+            f"{100 * lock.held / lock.samples:>6.2f} {100 * lock.waited / lock.samples:>6.2f} "
+            f"{100 * low:>6.2f}-{100 * high:<6.2f} {queue:>6}"
         )
+
+    def fields(self, lock: Lock) -> dict[str, object]:
+        return {
+            "samples": lock.samples,
+            "held": lock.held,
+            "waited": lock.waited,
+            "waited_interval": wilson(lock.waited, lock.samples),
+            "queue": lock.queued / lock.waited if lock.waited else 0,
+        }
+
+
+class Tracer(Locks):
+    """Takes what BPF has counted for all spinlocks."""
+
+    header = f"{'WAITS':>9} {'WAITED':>7} {'MEAN':>8} {'SHARE':>6}"
+
+    def __init__(self, prog: drgn.Program) -> None:
+        super().__init__(prog)
+        self.counted: dict[int, tuple[int, int]] = {}  # waits and their ns, by address
+        self.first_ns = self.last_ns = 0  # of what time that is
+        self.waits = self.wait_ns = 0  # of all locks, since the first
+
+    def take(self, counted: dict[int, tuple[int, int]], now: int) -> None:
+        """What has been counted until then."""
+        self.find()
+        for address, (waits, wait_ns) in counted.items():
+            before = self.counted.get(address, (0, 0))
+            for where in (self, self.locks.get(address)):
+                if where and self.first_ns:
+                    where.waits += waits - before[0]
+                    where.wait_ns += wait_ns - before[1]
+        self.counted = counted
+        self.first_ns, self.last_ns = self.first_ns or now, now
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds."""
+        return (self.last_ns - self.first_ns) / 1e9
+
+    def overhead(self) -> str:
+        many = len(self.counted) >= MAX_KEYS
+        return (
+            f"{self.waits} waits for {len(self.counted)} spinlocks in {self.elapsed:.1f} s"
+            + ", and for more that were not counted" * many
+        )
+
+    def cells(self, lock: Lock) -> str:
+        return (
+            f"{lock.waits:>9} {lock.wait_ns / 1e7 / (self.elapsed or 1):>7.2f} "
+            f"{lock.wait_ns / 1e3 / lock.waits:>8.1f} {100 * lock.wait_ns / (self.wait_ns or 1):>6.2f}"
+        )
+
+    def fields(self, lock: Lock) -> dict[str, object]:
+        return {"waits": lock.waits, "wait_ns": lock.wait_ns}
+
+
+def show(locks: Locks, top: int, overhead: str) -> None:
+    """In place of what the terminal shows."""
+    print("\x1b[H\x1b[J" + "\n".join([*locks.table(top), "", overhead]), flush=True)
 
 
 def watch(sampler: Sampler, live: bool, seconds: float | None, interval: float, top: int) -> float:
@@ -286,8 +403,7 @@ def watch(sampler: Sampler, live: bool, seconds: float | None, interval: float, 
                 shown = now
                 sampler.find()
                 if sys.stdout.isatty():
-                    lines = [*table(sampler, top), "", sampler.overhead(now - began)]
-                    print("\x1b[H\x1b[J" + "\n".join(lines), flush=True)
+                    show(sampler, top, sampler.overhead(now - began))
             time.sleep(max(0.0, began_round + interval - now))
     except KeyboardInterrupt:
         pass
@@ -295,6 +411,59 @@ def watch(sampler: Sampler, live: bool, seconds: float | None, interval: float, 
     if live:
         sampler.find()  # what was in place of a lock that has gone isn't shown
     return elapsed
+
+
+def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """What it prints."""
+    pipe, rest = process.stdout, b""
+    while select.select([pipe], [], [], BPF_LIMIT)[0]:
+        text = os.read(pipe.fileno(), 1 << 16)
+        if not text:
+            return
+        *lines, rest = (rest + text).split(b"\n")
+        yield from lines
+    raise Unknown(f"bpftrace has said nothing for {BPF_LIMIT:.0f} s")
+
+
+def trace(tracer: Tracer, seconds: float | None, top: int) -> None:
+    """Have waits counted, and show them on a terminal."""
+    keys = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(MAX_KEYS))
+    with tempfile.TemporaryFile("w+") as errors:
+        try:
+            process = subprocess.Popen(
+                ["bpftrace", "-q", "-f", "json", "-e", BPF],
+                env=os.environ | keys,  # old and new versions
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        except FileNotFoundError:
+            raise Unknown("there is no bpftrace: install it, or do without --bpf") from None
+        try:
+            counted: dict[int, tuple[int, int]] = {}
+            for line in lines_of(process):
+                said = json.loads(line) if line else {}
+                if said.get("type") == "stats":
+                    waits = said["data"]["@waits"]
+                    counted = {int(a, 0): (w["count"], w["total"]) for a, w in waits.items()}
+                elif said.get("type") == "printf":
+                    tracer.take(counted, int(said["data"]))
+                    if seconds is not None and tracer.elapsed >= seconds:
+                        return
+                    if sys.stdout.isatty():
+                        show(tracer, top, tracer.overhead())
+            process.wait(BPF_LIMIT)
+            errors.seek(0)
+            lines = [line for line in errors.read().splitlines() if "RLIMIT" not in line]
+            raise Unknown(f"bpftrace has ended: {(lines or ['it said nothing'])[-1]}")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(BPF_LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def positive(text: str) -> float:
@@ -319,27 +488,35 @@ def main(prog: drgn.Program | None) -> int:
     parser.add_argument(
         "--interval", type=positive, default=0.01, metavar="SECONDS", help="between samples (0.01)"
     )
+    parser.add_argument("--bpf", action="store_true", help="count waits, by bpftrace")
     parser.add_argument("--top", type=int, default=20, metavar="N", help="locks to show (20)")
     parser.add_argument("--json", action="store_true", help="the end as JSON")
     args = parser.parse_args()
     try:
         if not prog:
             raise Unknown("this is a script for drgn: run it as drgn wq_contention.py")
-        sampler = Sampler(prog)
         live = bool(prog.flags & drgn.ProgramFlags.IS_LIVE)
-        elapsed = watch(sampler, live, args.seconds, args.interval, args.top)
+        locks: Locks
+        if args.bpf:
+            if not live:
+                raise Unknown("a dump tells of no waits: do without --bpf")
+            locks = tracer = Tracer(prog)
+            trace(tracer, args.seconds, args.top)
+            overhead = tracer.overhead()
+        else:
+            locks = sampler = Sampler(prog)
+            overhead = sampler.overhead(watch(sampler, live, args.seconds, args.interval, args.top))
     except (Unknown, PermissionError) as error:
         print(f"wq_contention.py: {error}", file=sys.stderr)
         return 2
     except (LookupError, drgn.FaultError) as error:
         print(f"wq_contention.py: drgn can't read this kernel: {error}", file=sys.stderr)
         return 2
-    overhead = sampler.overhead(elapsed)
     if args.json:
-        locks = [as_json(sampler, lock) for lock in sampler.hottest(args.top)]
-        print(json.dumps({"overhead": overhead, "locks": locks}, indent=1))
+        told = [locks.as_json(lock) for lock in locks.hottest(args.top)]
+        print(json.dumps({"overhead": overhead, "locks": told}, indent=1))
     else:
-        print(*table(sampler, args.top), "", overhead, sep="\n")
+        print(*locks.table(args.top), "", overhead, sep="\n")
     return 0
 
 
