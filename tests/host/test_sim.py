@@ -3,7 +3,7 @@
 
 Seen failing: with a cost that is left out, with the middle half counted from the first call, and
 with the callers of locks looked up behind the call instead of in it, with the verdict over
-virtio.
+virtio; and with all locks taken for a load's pool->lock.
 """
 
 import json
@@ -13,6 +13,7 @@ import pytest
 
 from wqlab import vm
 from wqlab.arch import ARCHES
+from wqlab.counts.loads import pool_lock
 from wqlab.places import ROOT
 from wqlab.problem import Problem
 from wqlab.results import Row
@@ -159,3 +160,21 @@ def test_one_cpu() -> None:
 def test_too_few_items() -> None:
     with pytest.raises(Problem, match="fewer items"):
         read_run(json.dumps(COUNTED | {"last_ps": 0}), ROW, SYMBOLS)
+
+
+def test_pool_lock_of_a_load() -> None:
+    """Of items that others queued too, and of the lock that workers take."""
+    told = pool_lock(json.dumps(COUNTED), 200, SYMBOLS)
+    figures = dict(pair.split("=") for pair in told.split())
+    assert {key: float(value) for key, value in figures.items()} == {
+        "taken_per_item": 1.5,
+        "contended_per_item": 0.25,
+        "lock_wait_ns": 20,
+        "lock_hold_ns": 45,
+    }
+    assert "contended_per_item=0.0000" in pool_lock(
+        json.dumps(COUNTED | {"locks": []}), 200, SYMBOLS
+    )
+    for text in ("", json.dumps(COUNTED | {"last_ps": 0})):
+        with pytest.raises(Problem, match="fewer items"):
+            pool_lock(text, 200, SYMBOLS)

@@ -14,7 +14,8 @@
   wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
            loads of test_workqueue and of the KUnit suite workqueue_wakeups; needs kernels of
            flavour debug
-  NAME     what a load of loads/ comes to in short form; needs kernels of flavour loads
+  NAME     what a load of loads/ comes to in short form; needs kernels of flavour loads, or in
+           simulated time simloads
 
 Kernels are booted in turn. All figures of each boot that is done are stored at once, and stay
 should the command be interrupted. Prints what `wqlab report FILE` does.
@@ -34,7 +35,7 @@ from wqlab.counts.costs import COSTS
 from wqlab.counts.hotplug import HOTPLUG
 from wqlab.counts.irqsoff import IRQSOFF
 from wqlab.counts.kind import Kind
-from wqlab.counts.loads import kind_of
+from wqlab.counts.loads import kind_of, simulated_kind_of
 from wqlab.counts.peaks import PEAKS
 from wqlab.counts.wakeups import WAKEUPS
 from wqlab.load import LOADS
@@ -51,6 +52,9 @@ from wqlab.text import plural
 
 KINDS: dict[str, Kind] = {kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, WAKEUPS)}
 KINDS |= {load.name: kind_of(load) for load in LOADS.values()}
+KINDS |= {
+    f"{load.name}-simulated": simulated_kind_of(load) for load in LOADS.values() if load.simulated
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Task:
         if self.kind.simulated:
             program, plugin = emulator("wqtime")
             where = find_machine(self.scenario.name)
-            return partial(simulated, program=program, plugin=plugin), where
+            return partial(self.kind.boot or simulated, program=program, plugin=plugin), where
         if self.kind.functions:
             return partial(calls.boot, functions=self.kind.functions), self.scenario
         return self.kind.boot or vm.boot, self.scenario

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The loads of loads/ in a guest, in short form, on devices in RAM."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -13,11 +14,14 @@ from typing import Any
 from wqlab import apt, vm
 from wqlab.counts.kind import Kind
 from wqlab.load import FOLDER, PATH, Load, assignments, counts_of
-from wqlab.places import CACHE
+from wqlab.places import CACHE, ROOT
 from wqlab.problem import Problem, Skipped
 from wqlab.results import Count, Run
 from wqlab.run import lock, say
 from wqlab.scenario import Scenario
+from wqlab.sim.machine import Machine
+from wqlab.sim.simulate import Symbols, Took, locks_of
+from wqlab.sim.simulate import boot as simulated
 
 # What programs look for
 FILES = {
@@ -68,6 +72,14 @@ def parameters(load: Load) -> Run:
     return {"DEVICES": load.devices, **load.full, **load.guest}
 
 
+def files_of(kernel: vm.Kernel, loads: Sequence[Load]) -> dict[str, bytes]:
+    """What the loads need in a guest, by the paths there."""
+    if kernel.arch.foreign:
+        raise Skipped(f"loads: the programs of this machine are not for {kernel.arch.name}")
+    files = programs({name for load in loads for name in load.programs}) | FILES
+    return files | {f"loads/{path.name}": path.read_bytes() for path in FOLDER.iterdir()}
+
+
 def guest(
     kernel: vm.Kernel,
     scenario: Scenario,
@@ -78,16 +90,71 @@ def guest(
     **more: Any,
 ) -> vm.Record:
     """vm.boot(), with what the loads need."""
-    if kernel.arch.foreign:
-        raise Skipped(f"loads: the programs of this machine are not for {kernel.arch.name}")
-    files = programs({name for load in loads for name in load.programs}) | FILES
-    files |= {f"loads/{path.name}": path.read_bytes() for path in FOLDER.iterdir()}
     memory = max(int(str(load.guest["MEMORY"])) for load in loads)
-    return vm.boot(kernel, replace(scenario, memory=memory), job, out, more=files, **more)
+    scenario = replace(scenario, memory=memory)
+    return vm.boot(kernel, scenario, job, out, more=files_of(kernel, loads), **more)
 
 
-def commands(scenario: Scenario, load: Load) -> str:
-    return assignments({"LOAD": load.name, **parameters(load)})
+def in_simulated_time(
+    kernel: vm.Kernel,
+    machine: Machine,
+    job: str,
+    out: Path,
+    *,
+    load: Load,
+    **more: Any,
+) -> vm.Record:
+    """As guest(), in simulated time while fio runs. What has happened at pool->lock meanwhile is
+    with the figures of each case: per item, of so many that were queued by whomever."""
+    if not (kernel.path / "vmlinux").is_file():
+        raise Problem(f"{kernel.path} has no symbols: take a kernel of flavour simloads")
+    files = files_of(kernel, [load])
+    files["bin/fio.host"] = files["bin/fio"]
+    files["bin/fio"] = (ROOT / "guest/fio").read_bytes()
+    first, last = map(int, str(load.simulated["COUNTED"]).split("-"))
+    record = simulated(
+        kernel,
+        replace(
+            machine, scenario=replace(machine.scenario, memory=int(str(load.simulated["MEMORY"])))
+        ),
+        job,
+        out,
+        count=(first, last),
+        has=["aes"],
+        more=files,
+        **more,
+    )
+    if record.verdict != "pass":
+        return record
+    texts = iter((out / "counts").read_text().splitlines())
+    symbols = Symbols.of(kernel)
+    lines = [
+        f"{line}{pool_lock(next(texts, ''), last - first, symbols)}"
+        if line.startswith("figures ")
+        else line
+        for line in record.lines
+    ]
+    return replace(record, lines=lines)
+
+
+def pool_lock(text: str, items: int, symbols: Symbols) -> str:
+    """The figures of pool->lock, of a line of the plugin's."""
+    data = json.loads(text or '{"last_ps": 0}')
+    if not data["last_ps"]:
+        raise Problem("fewer items were queued than were to be counted: see COUNTED in scales.toml")
+    _, kinds = locks_of(data["locks"], symbols)
+    took = kinds.get("pool->lock", Took(0, 0, 0, 0))
+    figures = {
+        "taken_per_item": took.taken,
+        "contended_per_item": took.contended,
+        "lock_wait_ns": took.waited_ps / 1e3,
+        "lock_hold_ns": took.held_ps / 1e3,
+    }
+    return "".join(f" {key}={value / items:.4f}" for key, value in figures.items())
+
+
+def commands(scenario: Scenario, load: Load, run: Run) -> str:
+    return assignments({"LOAD": load.name, **run})
 
 
 def counts(scenario: Scenario, lines: list[str], load: Load) -> list[Count]:
@@ -101,14 +168,31 @@ def counts(scenario: Scenario, lines: list[str], load: Load) -> list[Count]:
 
 
 def kind_of(load: Load) -> Kind:
+    run = parameters(load)
     return Kind(
         "loads",
         load.machines,
         "load",
-        partial(commands, load=load),
+        partial(commands, load=load, run=run),
         partial(counts, load=load),
         module="",
         slower=4,
         boot=partial(guest, loads=[load]),
-        run={"load": load.name, **parameters(load)},
+        run={"load": load.name, **run},
+    )
+
+
+def simulated_kind_of(load: Load) -> Kind:
+    run = {**parameters(load), **load.simulated}
+    return Kind(
+        "loads",
+        (str(load.simulated["MACHINE"]),),
+        "load",
+        partial(commands, load=load, run=run),
+        partial(counts, load=load),
+        module="",
+        slower=60,
+        simulated=True,
+        boot=partial(in_simulated_time, load=load),
+        run={"load": load.name, **run},
     )

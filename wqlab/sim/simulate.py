@@ -5,7 +5,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -142,13 +142,7 @@ def read_run(text: str, row: Row, symbols: Symbols) -> Measured:
     lines: dict[str, list[Moved]] = defaultdict(list)
     for pc, waited, *moves in data["sites"]:
         lines[symbols.name(pc)].append(Moved(waited, tuple(moves)))
-    locks: dict[str, list[Took]] = defaultdict(list)
-    kinds: dict[str, list[Took]] = defaultdict(list)
-    taken = [(lock, symbols.name(at - 1), Took(*took)) for lock, at, *took in data["locks"]]
-    kind_of = kinds_of([(lock, name) for lock, name, _ in taken], symbols)
-    for lock, name, took in taken:
-        locks[name].append(took)
-        kinds[kind_of[lock]].append(took)
+    locks, kinds = locks_of(data["locks"], symbols)
     first, last = counted(
         row.values["threads"], row.values["items"] // row.values["threads"], row.values["warmup"]
     )
@@ -158,8 +152,24 @@ def read_run(text: str, row: Row, symbols: Symbols) -> Measured:
         seconds=(data["last_ps"] - data["first_ps"]) / 1e12,
         insns=data["insns"],
         lines={name: Moved.sum(sites) for name, sites in lines.items()},
-        locks={name: Took.sum(its) for name, its in locks.items()},
-        kinds={kind: Took.sum(its) for kind, its in kinds.items()},
+        locks=locks,
+        kinds=kinds,
+    )
+
+
+def locks_of(counted: list[list[int]], symbols: Symbols) -> tuple[dict[str, Took], dict[str, Took]]:
+    """What happened at locks, by the function that takes them and by what they are, of lines of the
+    plugin's: the lock, where it's taken, and what a Took has."""
+    taken = [(lock, symbols.name(at - 1), Took(*took)) for lock, at, *took in counted]
+    kind_of = kinds_of([(lock, name) for lock, name, _ in taken], symbols)
+    locks: dict[str, list[Took]] = defaultdict(list)
+    kinds: dict[str, list[Took]] = defaultdict(list)
+    for lock, name, took in taken:
+        locks[name].append(took)
+        kinds[kind_of[lock]].append(took)
+    return (
+        {name: Took.sum(its) for name, its in locks.items()},
+        {kind: Took.sum(its) for kind, its in kinds.items()},
     )
 
 
@@ -193,10 +203,11 @@ def boot(
     plugin: Path,
     count: tuple[int, int] = (1, 1),
     append: str = "",
+    has: Sequence[str] = (),
     **more: Any,
 ) -> Record:
     """As vm.boot(), for a job that turns time on and off: simulated time. `count` are calls of
-    queue_work_on(), between which the plugin counts."""
+    queue_work_on(), between which the plugin counts; `has` are more features of the CPUs."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "cpus").write_text(machine.cpus)
     (out / "symbols").write_text(Symbols.of(kernel).file)
@@ -212,7 +223,9 @@ def boot(
     qemu = with_plugin(program, plugin, arguments)
     # a leaf of CPUID that does not exist reads as the last one, and QEMU's leaf 0x1f, the last
     # one with several dies, fails an assertion if ECX is large
-    options = ("-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20")
+    options = ["-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20"]
+    for feature in has:
+        options += ["-global", f"x86_64-cpu.{feature}=on"]
     return vm.boot(
         kernel,
         machine.scenario,
