@@ -367,10 +367,10 @@ def test_flavours() -> None:
         arch = UML if flavour.arch else ARCHES[0]
         lines = wanted(source, source.count(None), fragments(flavour, arch))
         has_kunit = "CONFIG_KUNIT=y" in lines
-        assert has_kunit == (name not in ("bench", "irqsoff", "loads", "lockstat", "seen")), name
+        assert has_kunit == ("kunit" in flavour.fragments), name
         assert any("KUNIT" in line for line in lines) == has_kunit
         symbols = [line.partition("=")[0] for line in lines]
-        assert len(symbols) == len(set(symbols)) or name in ("find", "kcsan", "seen"), name
+        assert len(symbols) == len(set(symbols)) or name in ("bpf", "find", "kcsan", "seen"), name
 
 
 # Broken on purpose: only the configuration `series` made to fit.
