@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -105,7 +106,8 @@ def in_simulated_time(
     **more: Any,
 ) -> vm.Record:
     """As guest(), in simulated time while fio runs. What has happened at pool->lock meanwhile is
-    with the figures of each case: per item, of so many that were queued by whomever."""
+    with the figures of each case: per item, of so many that were queued by whomever. CPU use is not
+    of that time alone, and left out."""
     if not (kernel.path / "vmlinux").is_file():
         raise Problem(f"{kernel.path} has no symbols: take a kernel of flavour simloads")
     files = files_of(kernel, [load])
@@ -129,7 +131,7 @@ def in_simulated_time(
     texts = iter((out / "counts").read_text().splitlines())
     symbols = Symbols.of(kernel)
     lines = [
-        f"{line}{pool_lock(next(texts, ''), last - first, symbols)}"
+        re.sub(" cpu_percent=[^ ]*", "", line) + pool_lock(next(texts, ""), last - first, symbols)
         if line.startswith("figures ")
         else line
         for line in record.lines
