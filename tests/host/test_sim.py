@@ -167,6 +167,7 @@ def test_pool_lock_of_a_load() -> None:
     told = pool_lock(json.dumps(COUNTED), 200, SYMBOLS)
     figures = dict(pair.split("=") for pair in told.split())
     assert {key: float(value) for key, value in figures.items()} == {
+        "steady_items_per_sec": 100_000,
         "taken_per_item": 1.5,
         "contended_per_item": 0.25,
         "lock_wait_ns": 20,

@@ -106,8 +106,8 @@ def in_simulated_time(
     **more: Any,
 ) -> vm.Record:
     """As guest(), in simulated time while fio runs. What has happened at pool->lock meanwhile is
-    with the figures of each case: per item, of so many that were queued by whomever. CPU use is not
-    of that time alone, and left out."""
+    with the figures of each case: per item, of so many that were queued by whomever, and how many
+    that was in a second. CPU use is not of that time alone, and left out."""
     if not (kernel.path / "vmlinux").is_file():
         raise Problem(f"{kernel.path} has no symbols: take a kernel of flavour simloads")
     files = files_of(kernel, [load])
@@ -140,7 +140,7 @@ def in_simulated_time(
 
 
 def pool_lock(text: str, items: int, symbols: Symbols) -> str:
-    """The figures of pool->lock, of a line of the plugin's."""
+    """The figures of a line of the plugin's: items per second, and pool->lock."""
     data = json.loads(text or '{"last_ps": 0}')
     if not data["last_ps"]:
         raise Problem("fewer items were queued than were to be counted: see COUNTED in scales.toml")
@@ -152,7 +152,10 @@ def pool_lock(text: str, items: int, symbols: Symbols) -> str:
         "lock_wait_ns": took.waited_ps / 1e3,
         "lock_hold_ns": took.held_ps / 1e3,
     }
-    return "".join(f" {key}={value / items:.4f}" for key, value in figures.items())
+    rate = items / (data["last_ps"] - data["first_ps"]) * 1e12
+    return f" steady_items_per_sec={rate:.0f}" + "".join(
+        f" {key}={value / items:.4f}" for key, value in figures.items()
+    )
 
 
 def commands(scenario: Scenario, load: Load, run: Run) -> str:
