@@ -428,6 +428,7 @@ SHOWN = {
     "peaks": "most items running at once",
     "setup": "figures of one kernel",
     "sim": "lines that move per item",
+    "loads": "kworkers of unbound workqueues at most",
 }
 MEASURED = sorted((ROOT / "results").glob("*.json"))
 

@@ -31,6 +31,7 @@ COUNTED: dict[Section, tuple[str, ...]] = {
     "loads": (
         *("read_mib", "write_mib", "cpu_percent", "switches_per_io"),
         *("kworkers", "peak", "limit", "traced"),
+        *("steady_items_per_sec", "contended_per_item", "lock_wait_ns", "lock_hold_ns"),
     ),
 }
 
