@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from wqlab import apt
 from wqlab.arch import Arch
 from wqlab.places import CACHE
 from wqlab.problem import Skipped
-from wqlab.run import check, lock
+from wqlab.run import check
 from wqlab.vm import libraries
 
 # of the standard library, what nothing here imports
@@ -40,20 +39,16 @@ def python_with(packages: Path) -> dict[str, Path]:
 
 def debians(arch: Arch) -> dict[str, Path]:
     """The files of Debian's Python and drgn for another architecture, with all that they need."""
-    place = CACHE / f"drgn-{arch.name}"
-    with lock(place.name):
-        if not place.is_dir():
-            if not shutil.which("apt-get"):
-                raise Skipped(f"this machine has no apt to get drgn for {arch.name} with")
-            its = apt.private(architecture=arch.debian.rpartition("-")[2])
-            command = ["apt-get", *its.options, "-s", "-qq", "--no-install-recommends"]
-            said = check([*command, "install", "python3-drgn"], wrong="apt knows no python3-drgn")
-            needed = re.findall(r"^Inst (\S+)", said, re.MULTILINE)
-            with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=CACHE) as folder:
-                packages = its.download("python3-drgn", "", needed)
-                apt.unpack(packages, Path(folder) / "whole", "python3-drgn")
-                apt.remove(packages[0].parent)
-                (Path(folder) / "whole").rename(place)
+
+    def needed() -> tuple[apt.Apt, list[str]]:
+        if not shutil.which("apt-get"):
+            raise Skipped(f"this machine has no apt to get drgn for {arch.name} with")
+        its = apt.private(architecture=arch.debian.rpartition("-")[2])
+        command = ["apt-get", *its.options, "-s", "-qq", "--no-install-recommends"]
+        said = check([*command, "install", "python3-drgn"], wrong="apt knows no python3-drgn")
+        return its, re.findall(r"^Inst (\S+)", said, re.MULTILINE)
+
+    place = apt.unpacked(CACHE / f"drgn-{arch.name}", "python3-drgn", needed)
     files = {}
     for path in place.rglob("*"):
         name = path.relative_to(place)

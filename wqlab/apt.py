@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Literal
 
 from wqlab.places import CACHE
 from wqlab.problem import Problem
-from wqlab.run import check, run, say, write_whole
+from wqlab.run import check, lock, run, say, write_whole
 
 DAY = 24 * 3600.0
 KEPT = 2  # versions, the one before in case somebody works with it
@@ -124,6 +125,20 @@ def unpack(packages: Sequence[Path], into: Path, name: str) -> None:
             raise Problem(
                 f"{name} could not be unpacked (was it cut off, is the disk full?): run it again"
             )
+
+
+def unpacked(place: Path, name: str, find: Callable[[], tuple[Apt, Sequence[str]]]) -> Path:
+    """The place of packages that are unpacked in the cache, once: those that `find` says, and the
+    apt that has them. `name` is what they are for."""
+    with lock(place.name):
+        if not place.is_dir():
+            its, packages = find()
+            with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=CACHE) as folder:
+                found = its.download(name, "", packages)
+                unpack(found, Path(folder) / "whole", name)
+                remove(found[0].parent)
+                (Path(folder) / "whole").rename(place)
+    return place
 
 
 def latest(

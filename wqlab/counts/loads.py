@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ from wqlab.load import FOLDER, PATH, Load, assignments, counts_of
 from wqlab.places import CACHE, ROOT
 from wqlab.problem import Problem, Skipped
 from wqlab.results import Count, Run
-from wqlab.run import lock, say
+from wqlab.run import say
 from wqlab.scenario import Scenario
 from wqlab.sim.machine import Machine
 from wqlab.sim.simulate import Symbols, Took, locks_of
@@ -38,17 +37,11 @@ SERVES = ("exportfs", "rpc.nfsd", "rpc.mountd", "mount.nfs4")
 SERVER = ("nfs-kernel-server", "nfs-common", "libkeyutils1", "libwrap0")
 
 
-def server(place: Path) -> None:
-    """The NFS server's packages, unpacked: installed, they would start one."""
-    with lock(place.name):
-        if not place.is_dir():
-            if not shutil.which("apt-get"):
-                raise Skipped("this machine has no apt to get an NFS server for the guest with")
-            with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=CACHE) as folder:
-                packages = apt.Apt().download(SERVER[0], "", SERVER)
-                apt.unpack(packages, Path(folder) / "whole", SERVER[0])
-                apt.remove(packages[0].parent)
-                (Path(folder) / "whole").rename(place)
+def server() -> tuple[apt.Apt, tuple[str, ...]]:
+    """The NFS server's packages, to be unpacked: installed, they would start one."""
+    if not shutil.which("apt-get"):
+        raise Skipped("this machine has no apt to get an NFS server for the guest with")
+    return apt.Apt(), SERVER
 
 
 def programs(names: Iterable[str]) -> dict[str, bytes]:
@@ -58,7 +51,7 @@ def programs(names: Iterable[str]) -> dict[str, bytes]:
     for name in names:
         path, env, place = shutil.which(name, path=PATH), dict(os.environ), CACHE / "nfs"
         if not path and name in SERVES:
-            server(place)
+            apt.unpacked(place, SERVER[0], server)
             path = shutil.which(name, path=f"{place}/usr/sbin:{place}/sbin")
             env["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, place.glob("**/lib/*-linux-*")))
         if not path:
@@ -146,15 +139,9 @@ def pool_lock(text: str, items: int, symbols: Symbols) -> str:
         raise Problem("fewer items were queued than were to be counted: see COUNTED in scales.toml")
     _, kinds = locks_of(data["locks"], symbols)
     took = kinds.get("pool->lock", Took(0, 0, 0, 0))
-    figures = {
-        "taken_per_item": took.taken,
-        "contended_per_item": took.contended,
-        "lock_wait_ns": took.waited_ps / 1e3,
-        "lock_hold_ns": took.held_ps / 1e3,
-    }
     rate = items / (data["last_ps"] - data["first_ps"]) * 1e12
     return f" steady_items_per_sec={rate:.0f}" + "".join(
-        f" {key}={value / items:.4f}" for key, value in figures.items()
+        f" {key}={value:.4f}" for key, value in took.figures(1 / items).items()
     )
 
 
@@ -189,13 +176,10 @@ def kind_of(load: Load) -> Kind:
 
 def simulated_kind_of(load: Load) -> Kind:
     run = {**parameters(load), **load.simulated}
-    return Kind(
-        "loads",
-        (str(load.simulated["MACHINE"]),),
-        "load",
-        partial(commands, load=load, run=run),
-        partial(counts, load=load),
-        module="",
+    return replace(
+        kind_of(load),
+        machines=(str(load.simulated["MACHINE"]),),
+        commands=partial(commands, load=load, run=run),
         slower=60,
         simulated=True,
         boot=partial(in_simulated_time, load=load),

@@ -15,7 +15,7 @@ from wqlab import vm
 from wqlab.measure import parse_runs
 from wqlab.module import rows_of, words
 from wqlab.problem import Problem
-from wqlab.results import Count, Row, Run
+from wqlab.results import Count, Number, Row, Run
 from wqlab.run import check
 from wqlab.sim.emulator import ACCEL, with_plugin
 from wqlab.sim.machine import Machine
@@ -111,6 +111,15 @@ class Took:
     contended: int
     waited_ps: int
     held_ps: int
+
+    def figures(self, each: float) -> dict[str, Number]:
+        """Per item, of which there were 1 / `each`."""
+        return {
+            "taken_per_item": self.taken * each,
+            "contended_per_item": self.contended * each,
+            "lock_wait_ns": self.waited_ps * each / 1e3,
+            "lock_hold_ns": self.held_ps * each / 1e3,
+        }
 
     @classmethod
     def sum(cls, several: Iterable["Took"]) -> "Took":
@@ -303,11 +312,5 @@ def counts(one: Measured) -> list[Count]:
     ):
         for name, took in sorted(locks.items()):
             if took.taken * each >= least:
-                figures = {
-                    "taken_per_item": took.taken * each,
-                    "contended_per_item": took.contended * each,
-                    "lock_wait_ns": took.waited_ps * each / 1e3,
-                    "lock_hold_ns": took.held_ps * each / 1e3,
-                }
-                found.append(Count({"scope": scope, "of": of, "in": name}, figures))
+                found.append(Count({"scope": scope, "of": of, "in": name}, took.figures(each)))
     return found
