@@ -22,6 +22,20 @@ ask() {
 	[ "$answer" = go ] || fail "the host answered \"$answer\""
 }
 
+# hold: have the host look at this machine's memory, once no pool is being released. That is done
+# with wq_pool_mutex held, and wq_verify.py can't tell then what is wrong.
+hold() {
+	releaser=$(grep -lx pool_workqueue_release /proc/[0-9]*/comm 2>/dev/null)
+	[ -n "$releaser" ] || fail "nothing releases pools"
+	tries=300
+	until grep -q '^State:.S' "${releaser%comm}status"; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || fail "pools are being released for 30 seconds"
+		sleep 0.1
+	done
+	ask hold
+}
+
 # bench PARAMETER...: run test_workqueue with these parameters
 bench() {
 	insmod /modules/test_workqueue.ko "$@" 2>/error ||

@@ -4,7 +4,7 @@ faults is found. The faults are put in the memory that drgn reads, over a dump o
 
 Seen failing: faults of caches, nodes and shards on a machine without any (llc-4x3x2); what is right
 with locked pools taken as they are, with woken workers not looked for, and with waiting at the
-limit taken for wrong.
+limit taken for wrong; what is being changed, where it was said to be right.
 """
 
 import sys
@@ -341,6 +341,16 @@ def test_what_is_right_is_not_wrong(memory: Memory, do: Break, check: str | None
         assert "1 moving" in results[check].text or do is not locked
     else:
         assert {result.status for result in results.values()} == {"right"}
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_changing_is_unknown(memory: Memory) -> None:
+    """A dump of a kernel in which pods are being changed."""
+    memory.move("cache_shard", 1, 1)
+    memory.poke(memory.prog["wq_pool_mutex"].owner.counter, memory.prog["init_task"].address_)
+    results = {result.name: result for result in wq_verify.verify(memory.prog)}
+    assert results["siblings"].status == "unknown"
+    assert results["node"].status == "right"
 
 
 @pytest.mark.needs(SERIES_CORE)

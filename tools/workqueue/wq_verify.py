@@ -1084,6 +1084,7 @@ def once(check: Callable[[Kernel], Look], prog: drgn.Program) -> Look:
     if look.faults and (changing or kernel.changing):
         look.moving |= {fault.where for fault in look.faults}
         look.faults = []
+        look.seen = 0  # unknown, unless it ends
     return look
 
 
