@@ -265,7 +265,7 @@ measure() {
 		(
 			sleep "$TRACE_SECS"
 			echo 0 >"$TRACE/tracing_on"
-		) &
+		) >/dev/null 2>&1 & # a sleep outlives it, and must not hold up who reads what is printed
 		CHILDREN="$CHILDREN $!"
 	fi
 	fio --minimal --group_reporting --thread --time_based "$@" >"$TMP/fio" 2>"$TMP/error" &
