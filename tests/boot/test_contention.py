@@ -5,7 +5,8 @@ machine.
 
 Seen failing: with the pending bit not counted, with a queue walked from its head, with the interval
 of a share taken for symmetric, with locks that were never held shown, with what bpftrace counted
-before the first time taken for new, with its end taken for ours, and with its silence waited for.
+before the first time taken for new, with its end taken for ours, with its silence waited for, and
+with any word taken for one of a lock.
 """
 
 import json
@@ -80,6 +81,16 @@ def test_shares(memory: Memory) -> None:
     assert shown[2:4] == ["80.00", "60.00"]
     assert shown[5:9] == ["2.7", str(pool.nr_idle.value_()), "0", "0"]
     assert "writeback" in line
+
+
+@pytest.mark.needs(SERIES_CORE)
+@pytest.mark.parametrize("word", [HELD | 0x6B6B_6B00, 0x2, HELD | tail(48), 0x3_0000])
+def test_what_is_no_lock(memory: Memory, word: int) -> None:
+    """The memory of a lock is freed, and has something else in it before that is noticed."""
+    words(memory, memory.pwq().pool.lock, [word])
+    sampler = wq_contention.Sampler(memory.prog)
+    sampler.round()
+    assert not sampler.hottest(10)
 
 
 @pytest.mark.needs(STOCK_CORE)
@@ -197,7 +208,7 @@ def test_bpf_of_a_dump(
 
 
 # parameters of test_workqueue
-LOAD = "mode=fanout window=16 max_active=2 wq_items=20000 scopes=cache"
+LOAD = "mode=fanout window=16 max_active=2 wq_items=200000 scopes=cache"
 
 
 @pytest.mark.tier("full")

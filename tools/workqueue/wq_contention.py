@@ -72,6 +72,7 @@ Z = 1.96  # of the normal distribution, for 95 %
 # A lock's word, see include/asm-generic/qspinlock_types.h
 LOCKED = 0xFF
 PENDING = 0xFF00
+UNUSED = 0xFEFE  # bits that are never set
 TAIL_SHIFT = 16
 IDX_BITS = 2  # of the tail, the rest is the CPU plus one
 MANY_CPUS = 16 * 1024  # from which it is divided in another way
@@ -271,11 +272,17 @@ class Sampler(Locks):
         self.longest = 0.0  # seconds for a round
         if prog["nr_cpu_ids"].value_() >= MANY_CPUS:
             raise Unknown(f"the words of locks are known here for less than {MANY_CPUS} CPUs")
+        self.cpus = set(for_each_possible_cpu(prog))
         # what each CPU waits with, as deep as waiting may be interrupted
         self.nodes: dict[int, list[drgn.Object]] = {}
         if "qnodes" in prog:
-            for cpu in for_each_possible_cpu(prog):
+            for cpu in self.cpus:
                 self.nodes[cpu] = [node.mcs for node in per_cpu(prog["qnodes"], cpu)]
+
+    def is_word(self, word: int) -> bool:
+        """Whether a lock can have it. What was freed meanwhile may hold anything."""
+        cpu = (word >> TAIL_SHIFT + IDX_BITS) - 1
+        return not word & UNUSED and (cpu in self.cpus or not word >> TAIL_SHIFT)
 
     def waiting(self, word: int) -> int:
         """How many wait for a lock with this word. Each node points to the one behind it, and the
@@ -302,6 +309,8 @@ class Sampler(Locks):
         for lock in self.locks.values():
             try:
                 word = int.from_bytes(self.prog.read(lock.address, 4), "little")
+                if not self.is_word(word):
+                    continue
                 waiting = self.waiting(word) if word & ~LOCKED else 0
             except drgn.FaultError:  # freed meanwhile
                 continue
