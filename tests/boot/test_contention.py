@@ -5,8 +5,9 @@ machine.
 
 Seen failing: with the pending bit not counted, with a queue walked from its head, with the interval
 of a share taken for symmetric, with locks that were never held shown, with what bpftrace counted
-before the first time taken for new, with its end taken for ours, with its silence waited for, and
-with any word taken for one of a lock.
+before the first time taken for new, with its end taken for ours, with its silence waited for, with
+any word taken for one of a lock, with locks that are waited for taken for held, and with twice as
+many who wait.
 """
 
 import json
@@ -208,15 +209,17 @@ def test_bpf_of_a_dump(
 
 
 # parameters of test_workqueue
-LOAD = "mode=fanout window=16 max_active=2 wq_items=200000 scopes=cache"
+LOAD = "mode=fanout window=16 max_active=2 wq_items=300000 scopes=cache"
+BEYOND = 1.1  # the interval of a share: samples are not independent
 
 
 @pytest.mark.tier("full")
-@pytest.mark.needs(Sampled("nodes-1", "contention", SEEN, commands=f"{LOAD}\n"))
+@pytest.mark.needs(Sampled("one-llc-12", "contention", SEEN, commands=f"{LOAD}\n"))
 def test_lock_statistics(made: tuple[vm.Record, int, dict[str, Counter[str]], float]) -> None:
     """The kernel's lock statistics of the same load have the same locks held for the same shares of
-    the time, and as many waiting. They leave out what they themselves take with a lock held, a third
-    at most, and the host's pauses are in many samples one after the other."""
+    the time, and as many waiting. They leave out what they themselves take with a lock held, and
+    that of who is about to wait counts as waiting, a third at most each. All CPUs are emulated by
+    one thread, so that what reads their memory stops none of them."""
     record, rounds, seen, seconds = made
     assert record.verdict == "pass", record.reason
     lines = [line.removeprefix("lock ") for line in record.lines if line.startswith("lock ")]
@@ -225,7 +228,8 @@ def test_lock_statistics(made: tuple[vm.Record, int, dict[str, Counter[str]], fl
     assert rounds > 1000
     for name, lock in told.items():
         low, high = wq_contention.wilson(seen[name]["held"], rounds)
-        assert low / 1.35 <= lock.hold_total_ns / 1e9 / seconds <= high
+        assert low / 1.35 <= lock.hold_total_ns / 1e9 / seconds <= high * BEYOND, name
     assert seen["pool->lock"]["held"] > seen["wq->active_lock"]["held"]
     waited = told["pool->lock"].wait_total_ns / 1e9 / seconds
-    assert seen["pool->lock"]["queued"] / rounds == pytest.approx(waited, rel=0.25)
+    queued = seen["pool->lock"]["queued"] / rounds
+    assert queued / BEYOND <= waited <= queued * 1.5
