@@ -52,6 +52,11 @@ class Need:
     """Something that tests need; a frozen dataclass, whose result can be pickled."""
 
     @property
+    def tier(self) -> str:
+        """The first tier that has the time to make it with an empty cache."""
+        return "quick"
+
+    @property
     def cores(self) -> int:
         """How many cores its making keeps busy; one that wants more than one starts as soon as
         one is free, and is nice to the others."""

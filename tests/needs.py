@@ -34,6 +34,7 @@ for pt in prog["wq_pod_types"]:
     print("placed at", *(hex(array.value_()) for array in (pt.cpu_pod, pt.pod_cpus, pt.pod_node)))
 """
 SLOWER = 4  # times: a kernel that checks for mistakes
+COLD = ("test", "debug")  # flavours that `make test` has the time to compile: minutes each
 HOST_CORES = len(os.sched_getaffinity(0))
 
 
@@ -75,6 +76,11 @@ class Kernel(Need):
     def name(self) -> str:
         """In the names of tests."""
         return "-".join(filter(None, [self.flavour, self.arch]))
+
+    @property
+    def tier(self) -> str:
+        whole = self.patches is None and not self.arch
+        return "test" if whole and self.flavour in COLD else "full"
 
     def __str__(self) -> str:
         patches = "" if self.patches is None else f", {self.patches} patches"
@@ -139,6 +145,7 @@ class Simulator(Need):
     """QEMU with simulated time, and its plugin."""
 
     plugin: str = "wqtime"
+    tier = "full"
     cores = ALL
     guess = 600.0
 
@@ -153,22 +160,23 @@ class DebianKernel(Need):
     """Debian's own kernel, with test_workqueue built for it: of the base that is the default, as
     Debian has no kernels of the others, or none that the machine's compiler can build for."""
 
+    modules: tuple[str, ...] = ()  # of its own, and what they depend on
     guess = 60.0
 
     def __str__(self) -> str:
-        return "kernel: Debian's own"
+        return f"kernel: Debian's own{' with modules' * bool(self.modules)}"
 
     def make(self, farm: Making) -> vm.Kernel:
         from wqlab import debian
 
-        return vm.find_kernel(debian.prepare(load_base(default_base())))
+        return vm.find_kernel(debian.prepare(load_base(default_base()), self.modules))
 
 
 TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
-SEEN = Kernel("seen")  # where /proc/kcore is, and lock statistics
+LOCKSTAT = Kernel("lockstat")
 RT = Kernel("rt")
 # The weaker memory order, with --tier full; nothing more where it is the default.
 ARM64 = replace(TEST, arch="arm64")

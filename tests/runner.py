@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from farm import Farm, Need
+from farm import Farm, Need, with_before
 
 TIERS = ("quick", "test", "full")
 QUICK = ("host",)  # folders whose tests are quick unless they are marked
@@ -63,7 +63,9 @@ class Runner:
     def tier(self, item: pytest.Item) -> int:
         folder = item.path.relative_to(self.top).parts[0]
         marker = item.get_closest_marker("tier")
-        return TIERS.index(marker.args[0] if marker else "quick" if folder in QUICK else "test")
+        named = marker.args[0] if marker else "quick" if folder in QUICK else "test"
+        needed = [need.tier for need in with_before(needs_of(item))]
+        return max(map(TIERS.index, [named, *needed]))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         last = TIERS.index(self.config.getoption("--tier"))

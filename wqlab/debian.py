@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wqlab import apt, options
@@ -136,9 +136,34 @@ def configuration(base: Base, arch: Arch) -> list[str]:
         return text.read().splitlines()
 
 
-def prepare(base: Base) -> Path:
-    """The directory of Debian's kernel with the module, laid out as those of wqlab.build."""
+def loadable(unpacked: Path, release: str, names: Sequence[str], part: Path) -> None:
+    """These of the kernel's modules, and what they depend on, for modprobe in `part`."""
+    there = {
+        path.name.partition(".")[0].replace("-", "_"): path
+        for path in (unpacked / "lib/modules" / release).rglob("*.ko.xz")
+    }
+    place = part / "lib/modules" / release
+    place.mkdir(parents=True)
+    left = list(names)
+    while left:
+        name = left.pop().replace("-", "_")
+        path = place / f"{name}.ko"
+        if path.exists():
+            continue
+        if name not in there:
+            raise Problem(f"{release} has no module {name}")
+        path.write_bytes(lzma.decompress(there[name].read_bytes()))
+        depends = check(["modinfo", "-F", "depends", path], wrong=f"what is {path.name}?")
+        left += filter(None, depends.strip().split(","))
+    check(["depmod", "-b", part, release], wrong="depmod failed")
+
+
+def prepare(base: Base, modules: Sequence[str] = ()) -> Path:
+    """The directory of Debian's kernel with test_workqueue, laid out as those of wqlab.build; and
+    with `modules` of its own, and what they depend on, for modprobe."""
     arch = find_arch()
+    if modules and not shutil.which("depmod"):
+        raise Skipped("there is no depmod here: the package kmod has it")
     with lock("debian"):
         unpacked = get_kernel(base, arch)
         [image] = (unpacked / "boot").glob("vmlinuz-*")
@@ -150,6 +175,7 @@ def prepare(base: Base) -> Path:
             raise Problem(f"the headers of {release} want the compiler {compiler}: install it")
         sources = [path for path in SOURCES if path.is_file()]
         parts = [f"{arch.name} {release} {unpacked.name}", *(path.read_text() for path in sources)]
+        parts += modules
         parts.append(check([compiler, "--version"], wrong=f"{compiler} does not run"))
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         result = IMAGES / key
@@ -184,6 +210,8 @@ def prepare(base: Base) -> Path:
             for path, place in ((image, arch.image), (headers / ".config", ".config")):
                 (part / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, part / place)
+            if modules:
+                loadable(unpacked, release, modules, part)
             (part / "include/config").mkdir(parents=True)
             (part / "include/config/kernel.release").write_text(f"{release}\n")
             remove(result)

@@ -30,7 +30,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from wqlab import perf
 from wqlab.local import Host, deaf, hypervisor, install, running_kernel, store
@@ -75,6 +74,7 @@ class Load:
     quick: Run  # in place of some of them
     guest: Run
     simulated: Run = field(default_factory=dict)  # in place of the guest's; empty if it's not done
+    modules: tuple[str, ...] = ()  # of a kernel that has them apart, for a guest
 
     @property
     def script(self) -> Path:
@@ -85,7 +85,7 @@ def read_loads() -> dict[str, Load]:
     known = tomllib.loads((FOLDER / "scales.toml").read_text())
     found = {}
     for name, entry in known.items():
-        lists: dict[str, Any] = {key: tuple(entry[key]) for key in ("programs", "machines")}
+        lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
         found[name] = Load(name=name, **{**entry, **lists})
     return found
 

@@ -294,6 +294,8 @@ def kbuild_env() -> dict[str, str]:
         "CCACHE_DIR": str(CACHE / "ccache"),
         "CCACHE_MAXSIZE": "4G",
         "CCACHE_NOHASHDIR": "1",  # debugging information may name another place
+        # Preprocess once, not again to compile: a sixth less time for what is not there yet.
+        "CCACHE_NOCPP2": "1",
         # CCACHE_DEPEND would not see .incbin: a kernel's image would be another one's. What was
         # kept with it stays in another namespace.
         "CCACHE_NAMESPACE": "preprocessed",

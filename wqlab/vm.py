@@ -41,6 +41,7 @@ CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
 COMPLAINT = re.compile(r"(WARNING|BUG|KASAN|Oops|Kernel panic)\b.*:|INFO: ")  # of the kernel
 QUIT_LIMIT = 5  # seconds for QEMU to end by itself
 DUMP_LIMIT = 120  # seconds for drgn to read the memory
+TREE = "lib/modules"  # what is there is for modprobe
 XAPIC = 255  # CPUs that interrupts find without more ado
 KVM_LIMIT = 20  # seconds for the trial boot under KVM
 WQ_VERIFY = ROOT / "tools/workqueue/wq_verify.py"
@@ -88,7 +89,7 @@ def find_kernel(path: Path) -> Kernel:
         path=path,
         arch=arch,
         release=release.read_text().strip() if release.is_file() else "unknown",
-        modules=tuple(sorted(path.rglob("*.ko"))),
+        modules=tuple(sorted(set(path.rglob("*.ko")) - set((path / TREE).rglob("*.ko")))),
     )
 
 
@@ -187,7 +188,9 @@ def initramfs(kernel: Kernel, commands: str, more: Mapping[str, bytes] | None = 
         files[f"modules/{module.name}"] = (plain, module.read_bytes())
     if commands:
         files["input"] = (plain, commands.encode())
-    for name, content in (more or {}).items():
+    tree = [path for path in (kernel.path / TREE).rglob("*") if path.is_file()]
+    found = {str(path.relative_to(kernel.path)): path.read_bytes() for path in tree}
+    for name, content in (found | dict(more or {})).items():
         path = Path(name.lstrip("/"))
         for parent in reversed(path.parents[:-1]):
             files.setdefault(str(parent), (directory, b""))

@@ -7,10 +7,9 @@ as only newer drgns have it. By hand: on a kernel without /proc/kcore.
 """
 
 import shutil
-from dataclasses import replace
 
 import pytest
-from needs import OTHERS, SEEN, DebianKernel, Inside, Kernel
+from needs import OTHERS, TEST, DebianKernel, Inside, Kernel
 
 from wqlab.scenario import parse_dump
 from wqlab.vm import Record, sections
@@ -62,12 +61,9 @@ def live() -> pytest.MarkDecorator:
                 ],
             )
             for name, kernel, is_old in (
-                ("new", SEEN, False),
-                ("old", SEEN, True),
-                *(
-                    (f"old-{kernel.arch}", replace(SEEN, arch=kernel.arch), True)
-                    for kernel in OTHERS
-                ),
+                ("new", TEST, False),
+                ("old", TEST, True),
+                *((f"old-{kernel.arch}", kernel, True) for kernel in OTHERS),
             )
         ],
     )

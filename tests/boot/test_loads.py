@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The loads of loads/ in short form: that each does what it says, and leaves nothing behind,
-whatever happens to it; and the exact max_active under btrfs and ext4.
+"""The loads of loads/ in short form, on Debian's own kernel and with the series: that each does what
+it says, and leaves nothing behind, whatever happens to it; and the exact max_active under btrfs
+and ext4.
 
 Seen failing: test_the_limit_is_exact_and_used on stock with two nodes, where 12 items of btrfs run
 and not 6; test_faults_leave_nothing with a device too many, with an error that came before the
@@ -15,16 +16,18 @@ from typing import Any
 
 import pytest
 from farm import Making
-from needs import Boot, Kernel
+from needs import Boot, DebianKernel, Kernel, Need
 
-from wqlab.counts.loads import counts, guest, parameters
+from wqlab.counts.loads import MODULES, counts, guest, parameters
 from wqlab.load import LOADS, Load, assignments
 from wqlab.results import Number, Value
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
 
 SERIES = Kernel("loads")
-STOCK = Kernel("loads", 0)
+STOCK = DebianKernel(
+    (*MODULES, *sorted({name for load in LOADS.values() for name in load.modules}))
+)
 TIMEOUT = 600.0
 
 Fault = tuple[str, str, dict[str, Value]]  # the load, what happens to it, other parameters
@@ -80,7 +83,7 @@ class Loaded(Boot):
         )
 
 
-def loaded(load: Load, machine: str, kernel: Kernel) -> Loaded:
+def loaded(load: Load, machine: str, kernel: Need) -> Loaded:
     line = assignments({"LOAD": load.name, **parameters(load)})
     return Loaded(machine, "load", kernel, commands=line, timeout=TIMEOUT, load=load.name)
 
@@ -91,8 +94,8 @@ def figures(record: Record, load: Load) -> dict[str, dict[str, Number]]:
     return {str(count.labels["load"]): count.figures for count in found}
 
 
-def each_run(kernel: Kernel, *names: str) -> Callable:
-    """Loads, on each of their machines."""
+def each_run(kernel: Need, *names: str) -> Callable:
+    """Loads, on each of their machines; in --tier test on the largest."""
     return pytest.mark.parametrize(
         ("load", "machine"),
         [
@@ -100,7 +103,10 @@ def each_run(kernel: Kernel, *names: str) -> Callable:
                 load,
                 machine,
                 id=f"{load.name}-{machine}",
-                marks=pytest.mark.needs(loaded(load, machine, kernel)),
+                marks=[
+                    pytest.mark.needs(loaded(load, machine, kernel)),
+                    pytest.mark.tier("test" if machine == load.machines[-1] else "full"),
+                ],
             )
             for load in LOADS.values()
             for machine in load.machines
@@ -111,6 +117,15 @@ def each_run(kernel: Kernel, *names: str) -> Callable:
 
 @each_run(SERIES)
 def test_each_load_reports_its_figures(record: Record, load: Load, machine: str) -> None:
+    check_figures(record, load)
+
+
+@each_run(STOCK)
+def test_on_debians_kernel(record: Record, load: Load, machine: str) -> None:
+    check_figures(record, load)
+
+
+def check_figures(record: Record, load: Load) -> None:
     found = figures(record, load)
     print(*found.items(), sep="\n")
     for case, had in found.items():
@@ -127,7 +142,6 @@ def test_the_limit_is_exact_and_used(record: Record, load: Load, machine: str) -
         assert had["peak"] == had["limit"], case
 
 
-@pytest.mark.tier("full")
 @each_run(STOCK, "btrfs-raid0", "ext4-writeback")
 def test_stock_exceeds_it_on_several_nodes(record: Record, load: Load, machine: str) -> None:
     """What the test above would see without the series."""

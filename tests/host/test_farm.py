@@ -66,6 +66,13 @@ class Twice(Need):
         return farm[self.of] * 2
 
 @dataclass(frozen=True)
+class Long(Need):
+    tier = "full"
+
+    def make(self, farm):
+        return 2
+
+@dataclass(frozen=True)
 class Bad(Need):
     def make(self, farm):
         raise Problem("no compiler")
@@ -183,14 +190,15 @@ def test_all_skipped_is_a_failure(project, run: Run) -> None:
 
 
 def test_tiers(project, run: Run) -> None:
-    """What is not in the tier is not made either."""
+    """What is not in the tier is not made either; a test is in no earlier one than what it needs."""
     marked = "".join(
         f"@pytest.mark.tier({name!r})\n@pytest.mark.needs(Word({name!r}))\n"
         f"def test_{name}(made): pass\n"
         for name in ("quick", "test", "full")
     )
+    marked += "@pytest.mark.needs(Twice(Long()))\ndef test_long(made): assert made == 4\n"
     here = project(boot__a=PASSES + marked, host__b=PASSES)
-    for tier, passed in (("quick", 2), ("test", 4), ("full", 5)):
+    for tier, passed in (("quick", 2), ("test", 4), ("full", 6)):
         assert run("--tier", tier).last == f"{passed} passed, 0 failed, 0 skipped"
         made = {path.name for path in here.glob("boot/made-*")}
         assert ("made-test" in made, "made-full" in made) == (tier != "quick", tier == "full")
