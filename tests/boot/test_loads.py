@@ -20,7 +20,7 @@ from needs import Boot, DebianKernel, Kernel, Need
 
 from wqlab.counts.loads import MODULES, counts, guest, parameters
 from wqlab.load import LOADS, Load, assignments
-from wqlab.results import Number, Value
+from wqlab.results import Number, Run, Value
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
 
@@ -28,6 +28,7 @@ SERIES = Kernel("loads")
 STOCK = DebianKernel(
     (*MODULES, *sorted({name for load in LOADS.values() for name in load.modules}))
 )
+LESS: Run = {"RW": "randrw"}  # where there is RW, in place of three ways
 TIMEOUT = 600.0
 
 Fault = tuple[str, str, dict[str, Value]]  # the load, what happens to it, other parameters
@@ -84,7 +85,8 @@ class Loaded(Boot):
 
 
 def loaded(load: Load, machine: str, kernel: Need) -> Loaded:
-    line = assignments({"LOAD": load.name, **parameters(load)})
+    less = LESS if kernel == STOCK else {}
+    line = assignments({"LOAD": load.name, **parameters(load), **less})
     return Loaded(machine, "load", kernel, commands=line, timeout=TIMEOUT, load=load.name)
 
 

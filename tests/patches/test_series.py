@@ -194,9 +194,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ]
 
     if "suites" in metafunc.fixturenames:
-        # A whole kernel is compiled for each version of the header.
-        tiers = {number: "test" if number >= headers[-1] else "full" for number in built}
-        metafunc.parametrize("suites", params(built, suites, tiers | {built[-1]: "quick"}))
+        tiers = dict.fromkeys(built, "full") | {built[-1]: "quick"}
+        metafunc.parametrize("suites", params(built, suites, tiers))
     if "compiled" in metafunc.fixturenames:
         metafunc.parametrize("compiled", params(built, Compiled, dict.fromkeys(built, "test")))
     if "booted" in metafunc.fixturenames:
