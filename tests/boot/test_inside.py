@@ -57,7 +57,7 @@ def live() -> pytest.MarkDecorator:
                             old=is_old,
                         )
                     ),
-                    pytest.mark.tier("full" if kernel.arch else "test"),
+                    pytest.mark.tier("test" if name == "old" else "full"),
                 ],
             )
             for name, kernel, is_old in (

@@ -61,14 +61,15 @@ class UmlKernel(Need):
 class Suites(Need):
     """The KUnit cases after a patch."""
 
-    kernel: UmlKernel
+    kernel: UmlKernel | UmlSeries
 
     @property
     def before(self) -> tuple[Need, ...]:
         return (self.kernel,)
 
     def make(self, farm: Making) -> Report:
-        return run_uml(farm[self.kernel], log=BUILD / f"test/kunit/{self.kernel.patches}.log")
+        number = self.kernel.patches if isinstance(self.kernel, UmlKernel) else "series"
+        return run_uml(farm[self.kernel], log=BUILD / f"test/kunit/{number}.log")
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
 
     def suites(number: int) -> Suites:
+        if number == built[-1]:  # what comes after it changes no kernel
+            return Suites(UmlSeries())
         first = max(other for other in headers if other <= number)
         return Suites(UmlKernel(number, 0 if first == headers[-1] else first))
 
