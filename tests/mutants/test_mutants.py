@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Each diff of series/ breaks the kernel, and what its first line names notices.
 
-A break that nothing catches is a test that cannot fail.
+A break that nothing catches is a test that cannot fail. Those that take a kernel for x86 are for
+--tier full.
 
 Seen failing: with a diff that changes a comment, and with one that names another case than the one
 that catches it.
@@ -52,6 +53,10 @@ class MutantKernel(Need):
     flavour: str  # "" is User Mode Linux
     cores = ALL
     guess = 90.0
+
+    @property
+    def tier(self) -> str:
+        return "full" if self.flavour else "quick"
 
     @property
     def before(self) -> tuple[Need, ...]:
