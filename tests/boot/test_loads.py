@@ -3,10 +3,10 @@
 it says, and leaves nothing behind, whatever happens to it; and the exact max_active under btrfs
 and ext4.
 
-Seen failing: test_on_debians_kernel without its modules; test_the_limit_is_exact_and_used on stock with two nodes, where 12 items of btrfs run
-and not 6; test_faults_leave_nothing with a device too many, with an error that came before the
-load had begun, without the undo of a mount, without those of what serves NVMe, and with issuers of
-dm-crypt-verify that all write the whole device.
+Seen failing: test_on_debians_kernel without its modules; test_the_limit_is_exact_and_used on stock
+with two nodes, where 12 items of btrfs run and not 6; test_faults_leave_nothing with a device too
+many, with an error that came before the load had begun, without the undo of a mount, without those
+of what serves NVMe, and with issuers of dm-crypt-verify that all write the whole device.
 """
 
 import re
