@@ -176,7 +176,7 @@ TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
-LOCKSTAT = Kernel("lockstat")
+SEEN = Kernel("seen")  # where lock statistics are
 RT = Kernel("rt")
 # The weaker memory order, with --tier full; nothing more where it is the default.
 ARM64 = replace(TEST, arch="arm64")

@@ -92,7 +92,6 @@ def test_resize(made: Figures) -> None:
     assert made[load] <= EACH * 1000 * MACHINE.cpus
 
 
-@pytest.mark.tier("full")
 @pytest.mark.needs(Counted(STOCK))
 def test_stock_is_what_is_stored(made: Figures) -> None:
     assert made == pytest.approx(stored(), rel=0.1)

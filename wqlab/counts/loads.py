@@ -33,7 +33,7 @@ FILES = {
 
 
 SERVES = ("exportfs", "rpc.nfsd", "rpc.mountd", "mount.nfs4")
-MODULES = ("null_blk", "configfs")  # for all loads in a guest, where they are apart
+MODULES = ("null_blk",)  # for all loads in a guest, where they are apart
 # Debian's NFS server and what it is linked with beyond what every Debian has
 SERVER = ("nfs-kernel-server", "nfs-common", "libkeyutils1", "libwrap0")
 
