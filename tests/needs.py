@@ -211,6 +211,7 @@ class Boot(Need):
     timeout: float | None = None  # seconds, if not the scenario's, or some times that
     present: int | None = None  # CPUs that are there at the start, if not all
     serial: bool = False  # talks over a serial line
+    guess = 15.0
 
     def __str__(self) -> str:
         present = f"{self.present} CPUs" if self.present else ""
@@ -250,10 +251,6 @@ class Boot(Need):
     def digest(self) -> str:
         """Of the commands."""
         return self.commands and hashlib.sha256(self.commands.encode()).hexdigest()[:8]
-
-    @property
-    def guess(self) -> float:
-        return min(find_scenario(self.scenario).timeout / 6, self.timeout or 1e6)
 
     @property
     def cores(self) -> int:

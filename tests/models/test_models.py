@@ -66,7 +66,7 @@ class Search(Need):
 
     @property
     def guess(self) -> float:
-        return 600 if self.large else 15
+        return 600 if self.large else 6
 
     def make(self, farm: Making) -> "Found":
         if not shutil.which("spin"):
