@@ -1800,6 +1800,16 @@ static int end_the_one(struct slots *slots)
 	return -1;
 }
 
+/* let no turn end for the time that it takes */
+static void slots_stop_clock(struct slots *slots)
+{
+	int i;
+
+	for (i = 0; i < NR_SLOT_POOLS; i++)
+		if (slots->pools[i].pwq->keep_until)
+			slots->pools[i].pwq->keep_until = U64_MAX;
+}
+
 /*
  * Catches turns of the wrong length and ones that go on when they shouldn't. The first
  * item of all has taken its slot and isn't part of a turn.
@@ -1811,44 +1821,33 @@ static void slots_are_kept_for_a_turn(struct kunit *test)
 		{ 0, NR_SLOT_ITEMS - 2 - WQ_SLOT_BATCH }, { 1, NR_SLOT_ITEMS - 1 - WQ_SLOT_BATCH },
 	};
 	struct slots *slots = alloc_slots(test, 1);
-	unsigned long start;
-	int tries, i, j, last = -1, turn = -1, nr = 0;
+	int i, j, last = -1, turn = -1, nr = 0;
 
-	/* in a single jiffy */
-	for (tries = 0; tries < 100; tries++) {
-		char order[2 * NR_SLOT_ITEMS];
+	/* what is left of turns that are over */
+	for (i = 0; i < 2; i++)
+		slots->pools[i].pwq->nr_keep = 7;
+	for (i = 0; i < NR_SLOT_ITEMS; i++)
+		slots_queue(slots, 0);
+	for (i = 0; i < NR_SLOT_ITEMS; i++)
+		slots_queue(slots, 1);
+	for (i = 0; i < 2 * NR_SLOT_ITEMS; i++) {
+		int ended;
 
-		/* what is left of turns that are over */
-		for (i = 0; i < 2; i++) {
-			slots->pools[i].pwq->nr_keep = 7;
-			slots->pools[i].pwq->keep_jiffies = jiffies - 1;
+		slots_stop_clock(slots);
+		ended = end_the_one(slots);
+		if (ended != last) {
+			turn++;
+			nr = 0;
 		}
-		for (i = 0; i < NR_SLOT_ITEMS; i++)
-			slots_queue(slots, 0);
-		for (i = 0; i < NR_SLOT_ITEMS; i++)
-			slots_queue(slots, 1);
-		start = jiffies;
-		for (i = 0; i < 2 * NR_SLOT_ITEMS; i++)
-			order[i] = end_the_one(slots);
-		if (time_after(jiffies, start))
-			continue;
-
-		for (i = 0; i < ARRAY_SIZE(order); i++) {
-			if (order[i] != last) {
-				turn++;
-				nr = 0;
-			}
-			last = order[i];
-			nr++;
-			KUNIT_ASSERT_LT(test, turn, ARRAY_SIZE(nr_turns));
-			KUNIT_ASSERT_EQ(test, last, nr_turns[turn][0]);
-			KUNIT_ASSERT_LE(test, nr, nr_turns[turn][1]);
-		}
-		break;
+		last = ended;
+		nr++;
+		KUNIT_ASSERT_LT(test, turn, ARRAY_SIZE(nr_turns));
+		KUNIT_ASSERT_EQ(test, last, nr_turns[turn][0]);
+		KUNIT_ASSERT_LE(test, nr, nr_turns[turn][1]);
 	}
 	KUNIT_EXPECT_EQ(test, turn, 3);
 
-	/* the jiffy ends, or max_active is set, with each item */
+	/* the time of a turn is over, or max_active is set, with each item */
 	for (j = 0; j < 2; j++) {
 		for (i = 0; i < 10; i++) {
 			slots_queue(slots, 0);
@@ -1856,9 +1855,10 @@ static void slots_are_kept_for_a_turn(struct kunit *test)
 		}
 		for (i = 0; i < 20; i++) {
 			if (!j) {
-				slots->pools[0].pwq->keep_jiffies--;
-				slots->pools[1].pwq->keep_jiffies--;
+				slots->pools[0].pwq->keep_until = local_clock() - 1;
+				slots->pools[1].pwq->keep_until = local_clock() - 1;
 			} else {
+				slots_stop_clock(slots);
 				slots_set_max_active(slots, 0);
 				slots_set_max_active(slots, 1);
 			}
@@ -1868,28 +1868,44 @@ static void slots_are_kept_for_a_turn(struct kunit *test)
 	}
 }
 
+/* Catches turns that last too long or too short. */
+static void turns_take_their_time(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct pool_workqueue *pwq = slots->pools[1].pwq;
+	u64 before, after;
+
+	slots_queue(slots, 0);
+	slots_queue(slots, 1);
+	/* clocks of CPUs may differ */
+	migrate_disable();
+	before = local_clock();
+	slots_end(slots, 0);
+	after = local_clock();
+	migrate_enable();
+	KUNIT_EXPECT_GE(test, pwq->keep_until, before + 100 * NSEC_PER_USEC);
+	KUNIT_EXPECT_LE(test, pwq->keep_until, after + 100 * NSEC_PER_USEC);
+	slots_end(slots, 1);
+}
+
 /* Catches slots of which all together are kept for no longer than one. */
 static void more_slots_are_kept_for_longer(struct kunit *test)
 {
 	struct slots *slots = alloc_slots(test, 4);
-	int tries, i, nr = -1;
+	int i;
 
-	for (tries = 0; tries < 100 && nr < 0; tries++) {
-		unsigned long start = jiffies;
-
-		for (i = 0; i < NR_SLOT_ITEMS; i++)
-			slots_queue(slots, 0);
-		slots_queue(slots, 1);
-		/* all but one of those that have been waiting are activated */
-		for (i = 4; i < NR_SLOT_ITEMS - 1; i++)
-			slots_end(slots, 0);
-		if (!time_after(jiffies, start))
-			nr = slots->pools[1].pwq->nr_active;
-		while (slots_end(slots, 0) || slots_end(slots, 1))
-			;
-		expect_slots(test, slots, "try", tries);
+	for (i = 0; i < NR_SLOT_ITEMS; i++)
+		slots_queue(slots, 0);
+	slots_queue(slots, 1);
+	/* all but one of those that have been waiting are activated */
+	for (i = 4; i < NR_SLOT_ITEMS - 1; i++) {
+		slots_stop_clock(slots);
+		slots_end(slots, 0);
 	}
-	KUNIT_EXPECT_EQ(test, nr, 0);
+	KUNIT_EXPECT_EQ(test, slots->pools[1].pwq->nr_active, 0);
+	while (slots_end(slots, 0) || slots_end(slots, 1))
+		;
+	expect_slots(test, slots, "kept", 0);
 }
 
 struct slots_setter {
@@ -2019,6 +2035,7 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(slots_are_refused),
 	KUNIT_CASE(slots_of_released_pwqs_come_back),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
+	KUNIT_CASE(turns_take_their_time),
 	KUNIT_CASE(more_slots_are_kept_for_longer),
 	KUNIT_CASE(turns_end_when_limit_is_lowered),
 	KUNIT_CASE(slots_are_given_in_order),

@@ -33,7 +33,7 @@
  * and no other lock, and code under a pool's lock before it takes A.
  *
  * A pwq gets any number of the spare slots, and its turn may end with any item. So what
- * is proved holds for any number of shares and for any length of a jiffy.
+ * is proved holds for any number of shares and for any length of a turn.
  *
  * Proved: never are more items active than max_active allows, slots add up, and when
  * nothing can happen any more all items are done. No item waits while a slot is spare or
