@@ -1868,7 +1868,7 @@ static void slots_are_kept_for_a_turn(struct kunit *test)
 	}
 }
 
-/* Catches turns that last too long or too short. */
+/* Catches turns that last too long or too short, or end when max_active is raised. */
 static void turns_take_their_time(struct kunit *test)
 {
 	struct slots *slots = alloc_slots(test, 1);
@@ -1885,6 +1885,10 @@ static void turns_take_their_time(struct kunit *test)
 	migrate_enable();
 	KUNIT_EXPECT_GE(test, pwq->keep_until, before + 100 * NSEC_PER_USEC);
 	KUNIT_EXPECT_LE(test, pwq->keep_until, after + 100 * NSEC_PER_USEC);
+
+	KUNIT_EXPECT_EQ(test, pwq->nr_keep, 32);
+	slots_set_max_active(slots, 2);
+	KUNIT_EXPECT_EQ(test, pwq->nr_keep, 32);
 	slots_end(slots, 1);
 }
 
