@@ -60,6 +60,7 @@ REASONS = {
         "wq_activate_pending_pwq",
         "node_activate_pending_pwq",
         "pwq_dec_nr_active",
+        "pwq_put_slot",
         "pwq_dec_nr_in_flight",
         "try_to_grab_pending",
         "work_grab_pending",
@@ -80,14 +81,13 @@ REASON_OF = {function: reason for reason, names in REASONS.items() for function 
 # the tracing itself.
 WAKE_UP = "try_to_wake_up"
 COMPLETE = {"swake_up_locked", "complete_with_flags", "complete"}
-PASSING = COMPLETE | {
-    "wake_up_process",
-    "wake_up_q",
+KICKS = {
     "kick_pool",
     "kick_pool_unlock",
     "kick_pool_unlock_irq",
     "kick_pool_unlock_irqrestore",
 }
+PASSING = COMPLETE | KICKS | {"wake_up_process", "wake_up_q", "wq_pass_slot", "pwq_pass_slot"}
 
 EVENT = re.compile(
     r"^ *(?P<task>.*)-\d+ +(?:\( *[-\d]+\) +)?\[(?P<cpu>\d+)\] +\S+ +[\d.]+: (?P<what>.*)$"
@@ -124,6 +124,8 @@ class Wakeup:
         if not callers:
             return "unknown"
         if callers[0] not in REASON_OF:
+            if KICKS.intersection(frames):
+                raise TraceError(f"{callers[0]}() wakes up a worker, for a reason not known here")
             return " <- ".join(callers[:2])
         passing = frames[: -len(callers)]
         return "flush ends" if COMPLETE.intersection(passing) else REASON_OF[callers[0]]
