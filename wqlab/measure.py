@@ -195,7 +195,8 @@ def plan(
                 for mode, count in (("burst", items), ("fanout", items * timed.cpus))
             ]
             add("work", timed, runs, number)
-        bursts: Run = {"mode": "burst", **all_scopes, "items": items}
+        # more in flight than may be active, so that each one that finishes lets another start
+        bursts: Run = {"mode": "burst", **all_scopes, "items": items, "window": 32}
         if "limit" in parts:
             add("limit", timed, [{**bursts, "max_active": 2}], number)
         for limit in (2, 8, 256) if "nodes" in parts else ():
