@@ -11,8 +11,6 @@ from wqlab.problem import Problem, Usage
 
 BASES = ROOT / "bases"
 PATCHES = ROOT / "patches"
-# What changes nothing that is built
-UNBUILT = ("Documentation/", "tools/", "MAINTAINERS")
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,6 @@ class Patch:
     def files(self) -> list[str]:
         """The kernel's files that it changes."""
         return re.findall(r"^diff --git a/(\S+) b/\1$", self.text, re.MULTILINE)
-
-    @property
-    def is_built(self) -> bool:
-        """It changes more than documentation and tools."""
-        return any(not name.startswith(UNBUILT) for name in self.files)
 
     @property
     def diff(self) -> str:

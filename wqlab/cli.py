@@ -24,8 +24,8 @@ COMMANDS = {
     "boot": "boot a kernel in QEMU and run a job in it",
     "bench": "build kernels, boot and measure them in turn, and report",
     "local": "measure this very machine, with the kernel that it runs",
-    "load": "run dm-crypt, a file system or NFS, here or in QEMU, and measure it",
-    "counts": "count what items or hotplug cost, wakeups, or how many run at once, by kernel",
+    "load": "run dm-crypt, a file system, NFS or NVMe over TCP on this machine, and measure it",
+    "counts": "count something in each kernel: costs, hotplug, irqsoff, peaks, wakeups or loads",
     "sim": "measure kernels on a machine with many CPUs, in simulated time",
     "validate": "simulate what others have measured, and compare",
     "audit": "read what all callers in a kernel tree ask of max_active",
@@ -36,7 +36,8 @@ COMMANDS = {
     "export": "write results as CSV or as benchstat's text",
 }
 
-# The task of scripts/setup that a command needs, if not `bench`. These run on Python alone.
+# The task of scripts/setup that a command needs, if not `bench`. Of these only `sim` takes Python
+# packages.
 TASKS = {
     "audit": "audit",
     "doctor": "",
@@ -44,7 +45,10 @@ TASKS = {
     "local": "",
     "obtain": "obtain",
     "build": "build",
+    "counts dm-crypt-4k-simulated": "sim",
     "counts hotplug": "sim",
+    "counts irqsoff": "sim",
+    "mutants": "sim",
     "sim": "sim",
     "validate": "sim",
 }

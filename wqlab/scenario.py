@@ -56,11 +56,6 @@ def format_pods(pods: Pods) -> list[str]:
     return [format_cpulist(pod) for pod in sorted(pods, key=lambda pod: sorted(pod))]
 
 
-def same_pods(left: Pods, right: Pods) -> bool:
-    """Whether both have the same pods, however they are numbered."""
-    return sorted(map(sorted, left)) == sorted(map(sorted, right))
-
-
 def shard(cache: Pods, numa: Pods, smt: Pods, size: int, clusters: Pods = ()) -> Pods:
     """The shards that a machine must have.
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from fake_kernel import ROOT, Project, make_project, write
 
+from wqlab import cli
 from wqlab.arch import ARCHES
+from wqlab.counts import KINDS
 
 SYSTEMS = {
     "debian": 'ID=debian\nNAME="x"\n',
@@ -289,3 +291,11 @@ def test_what_is_to_be_installed() -> None:
     assert all(pin.count("==") == 1 for items in pins.values() for pin in items)
     names = [pin.partition("==")[0] for pin in pins["bench"]]
     assert "numpy" in names and not {"pytest", "ruff", "mypy"} & set(names)
+
+
+# Broken on purpose: each entry of `counts` left out, or another one there; `mutants` left out.
+def test_what_builds_qemu_gets_what_that_takes() -> None:
+    """Commands that simulate, and counts in simulated time or of calls that a plugin sees."""
+    counted = {f"counts {name}" for name, kind in KINDS.items() if kind.simulated or kind.functions}
+    with_qemu = {words for words, task in cli.TASKS.items() if task == "sim"}
+    assert with_qemu == counted | {"mutants", "sim", "validate"}

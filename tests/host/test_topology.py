@@ -22,7 +22,6 @@ from wqlab.scenario import (
     load_scenario,
     parse_cpulist,
     parse_dump,
-    same_pods,
     shard,
 )
 
@@ -34,6 +33,11 @@ each_scenario = pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path
 
 def pods(*cpulists: str) -> Pods:
     return tuple(parse_cpulist(item) for item in cpulists)
+
+
+def same_pods(left: Pods, right: Pods) -> bool:
+    """Whether both have the same pods, however they are numbered."""
+    return sorted(map(sorted, left)) == sorted(map(sorted, right))
 
 
 @pytest.mark.parametrize("text", ["0", "0-3", "0,2,4", "0-3,8-11,64"])

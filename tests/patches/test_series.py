@@ -19,7 +19,7 @@ from needs import Suites as BootSuites
 
 from wqlab import checks
 from wqlab.arch import find_arch
-from wqlab.bases import Base
+from wqlab.bases import Base, Patch
 from wqlab.kunit import Report, Uml, build_uml, run_uml
 from wqlab.places import BUILD
 from wqlab.problem import Skipped
@@ -27,6 +27,8 @@ from wqlab.vm import Record
 
 # Each build has a checkout of its own: a few of them are enough.
 JOBS = max(1, HOST_CORES // 4)
+# What changes nothing that is built
+UNBUILT = ("Documentation/", "tools/", "MAINTAINERS")
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,11 @@ class Checkpatch(Need):
             return checks.checkpatch(tree, source.base.patches[self.number - 1])
 
 
+def is_built(patch: Patch) -> bool:
+    """It changes more than documentation and tools."""
+    return any(not name.startswith(UNBUILT) for name in patch.files)
+
+
 def booted(base: Base, number: int) -> Need:
     """A boot with lockdep after a patch, and its KUnit cases as soon as there are some."""
     has_suite = any("+config WORKQUEUE_KUNIT_TEST" in p.text for p in base.patches[:number])
@@ -169,7 +176,7 @@ def booted(base: Base, number: int) -> Need:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each patch, or for each that changes what is built."""
     base: Base = metafunc.config.getoption("--base")
-    built = [patch.number for patch in base.patches if patch.is_built]
+    built = [patch.number for patch in base.patches if is_built(patch)]
 
     headers = [built[0]] + [
         patch.number

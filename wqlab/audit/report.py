@@ -19,17 +19,7 @@ SCHEMA = 1
 NOTES = Path(__file__).with_name("notes.toml")
 MUCH = 2.0  # times fewer or more items at once, from which on a change is shown
 
-# What a finding says, and what to do about it where notes.toml has nothing of the caller
-FINDINGS = {
-    "cpus": "the limit of an unbound workqueue grows with the CPUs",
-    "cpus-each": "the limit of each CPU grows with the CPUs: together they have their square",
-    "clamped": "more is asked for than a workqueue may have",
-    "narrower": "with the exact limit fewer items run at once",
-    "wider": "with the exact limit one node gets more of it",
-    "serial": "one item at a time: with shares of nodes it was one of each",
-    "each-other": "items wait for others of the same workqueue",
-    "waits": "items wait for a completion",
-}
+# What to do about a finding where notes.toml has nothing of the caller
 ADVICE = {
     "serial": "If one at a time in the whole system is not wanted, raise the limit; if it is, and "
     "in order, use alloc_ordered_workqueue().",
