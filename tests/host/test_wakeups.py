@@ -86,6 +86,33 @@ def test_flush() -> None:
     assert locked == {"flush ends": 1}
 
 
+def test_slot_is_passed() -> None:
+    """By functions that pass it on, for an item of another pool or because max_active is set."""
+    passed = ("kick_pool_unlock", "wq_pass_slot")
+    total, locked = wq_wakeups.parse(
+        trace(
+            *wakeup(0, *passed, "pwq_put_slot", "process_one_work"),
+            *wakeup(0, *passed, "wq_set_nr_slots", "workqueue_set_max_active"),
+            *AFTER,
+            *REST,
+        )
+    ).by_reason()
+    assert total == {"item of another pool": 1, "max_active changed": 1, "next item": 1}
+    assert not locked
+
+
+# Seen failing: where it was counted as one of the others
+def test_unknown_reason() -> None:
+    """Who kicks a pool is known, unless it's an interrupt meanwhile, or nothing can be said."""
+    irq = wakeup(0, "hrtimer_wakeup", "__hrtimer_run_queues", "kick_pool_unlock", "__queue_work")
+    assert wq_wakeups.parse(trace(*irq, *AFTER, *REST)).by_reason()[0]["item queued"] == 0
+    kick = wakeup(0, "kick_pool_unlock", "brand_new", "process_one_work")
+    with pytest.raises(
+        wq_wakeups.TraceError, match=r"brand_new\(\) wakes up a worker, for a reason"
+    ):
+        wq_wakeups.parse(trace(*kick, *AFTER, *REST)).by_reason()
+
+
 def test_other_wakeups() -> None:
     """Of other tasks, and of workers for other reasons: shown where a lock was held."""
     quiet = wakeup(0, "hrtimer_wakeup", "__hrtimer_run_queues")

@@ -123,11 +123,11 @@ class Wakeup:
         callers = list(dropwhile(PASSING.__contains__, frames))
         if not callers:
             return "unknown"
+        passing = frames[: -len(callers)]
         if callers[0] not in REASON_OF:
-            if KICKS.intersection(frames):
+            if KICKS.intersection(passing):
                 raise TraceError(f"{callers[0]}() wakes up a worker, for a reason not known here")
             return " <- ".join(callers[:2])
-        passing = frames[: -len(callers)]
         return "flush ends" if COMPLETE.intersection(passing) else REASON_OF[callers[0]]
 
 
