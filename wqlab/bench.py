@@ -15,7 +15,7 @@ Parts:
   time     throughput, latencies and kworkers of test_workqueue, in each mode and scope
   work     bursts and a single producer, with 1 us of work in each item
   limit    bursts with max_active=2, where every item that finishes lets another start
-  nodes    the same on two NUMA nodes, with max_active=2, 8 and 256
+  nodes    the same on two NUMA nodes, with max_active=2, 8 and no fewer than are in flight
   sizes    as time, in scope cache_shard, for each size of --sizes
 
 docs/measuring.md says how each figure is made. A boot that passed is kept in build/bench

@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 LAYOUT = "smt-26x2"
 ICOUNT = "icount-1"
-NODES = "nodes-2x1"
 COUNTED_BOOTS = 5
 LOCK_COLUMNS = {
     "acquisitions": "acquisitions",
@@ -76,11 +75,11 @@ def find_built(name: str, paths: list[Path]) -> Built:
     return Built(described, dict(zip(flavours, kernels, strict=True)))
 
 
-def timed_scenario(cpus: int) -> Scenario:
+def timed_scenario(cpus: int, names: str = "bench-*") -> Scenario:
     """The largest machine for measuring time that has no more CPUs than the host."""
     fitting = [
         scenario
-        for path in (ROOT / "scenarios").glob("bench-*.toml")
+        for path in (ROOT / "scenarios").glob(f"{names}.toml")
         if (scenario := load_scenario(path)).cpus <= cpus
     ]
     if not fitting:
@@ -196,12 +195,14 @@ def plan(
             ]
             add("work", timed, runs, number)
         # more in flight than may be active, so that each one that finishes lets another start
-        bursts: Run = {"mode": "burst", **all_scopes, "items": items, "window": 32}
+        window = 32
+        bursts: Run = {"mode": "burst", **all_scopes, "items": items, "window": window}
         if "limit" in parts:
             add("limit", timed, [{**bursts, "max_active": 2}], number)
-        for limit in (2, 8, 256) if "nodes" in parts else ():
-            nodes = load_scenario(ROOT / f"scenarios/{NODES}.toml")
-            add("nodes", nodes, [{**bursts, "max_active": limit}], number)
+        if "nodes" in parts:
+            nodes = timed_scenario(cpus, "nodes-2x*")
+            for limit in (2, 8, max(256, window * nodes.cpus)):
+                add("nodes", nodes, [{**bursts, "max_active": limit}], number)
         for size in sizes if "sizes" in parts else []:
             runs = [
                 {"mode": mode, "scopes": ["cache_shard"], "warmup": few, "items": items}

@@ -195,6 +195,8 @@ class TestPlan:
 
     def test_no_more_vcpus_than_cores(self, kernels: list[measure.Built]) -> None:
         assert [timed_scenario(cpus).cpus for cpus in (2, 3, 4, 12, 72)] == [2, 2, 4, 8, 32]
+        nodes = [timed_scenario(cpus, "nodes-2x*") for cpus in (2, 15, 16, 72)]
+        assert [(one.cpus, len(one.nodes)) for one in nodes] == [(2, 2), (2, 2), (16, 2), (16, 2)]
         with pytest.raises(Problem, match="cannot be measured on one CPU"):
             self.tasks(kernels, cpus=1)
         assert {t.part for t in self.tasks(kernels, cpus=1, parts=["icount"])} == {"icount"}
