@@ -83,6 +83,15 @@ ARCHES = (
     ),
 )
 
+# A program of this machine, which QEMU has nothing to do with.
+UML = Arch(
+    *("um", "x86_64", "um", "", "linux", "linux"),
+    **dict.fromkeys(("qemu", "machine", "cpu", "kvm", "many", "append", "debian"), ""),
+    levels=("sockets", "dies", "cores"),
+    nodes=1,
+    hotplug=False,
+)
+
 
 def find_arch(name: str = "") -> Arch:
     """The architecture of this name, or else of $ARCH, or else of this machine."""
@@ -96,4 +105,4 @@ def find_arch(name: str = "") -> Arch:
 
 def arch_of(kernel: Path) -> Arch | None:
     """The architecture of a kernel's build directory; None if it is no such directory."""
-    return next((arch for arch in ARCHES if (kernel / arch.image).is_file()), None)
+    return next((arch for arch in (*ARCHES, UML) if (kernel / arch.image).is_file()), None)

@@ -17,6 +17,7 @@ Parts:
   limit    bursts with max_active=2, where every item that finishes lets another start
   nodes    the same on two NUMA nodes, with max_active=2, 8 and no fewer than are in flight
   sizes    as time, in scope cache_shard, for each size of --sizes
+  native   much of that on User Mode Linux, not emulated, of kernels whose has several CPUs
 
 docs/measuring.md says how each figure is made. A boot that passed is kept in build/bench
 until something that it depends on changes, so a measurement that was interrupted goes on
@@ -26,6 +27,7 @@ FILE holds nothing but the results of the latest run.
 
 import argparse
 import tempfile
+from pathlib import Path
 
 from wqlab import measure, vm
 from wqlab.arch import find_arch
@@ -71,9 +73,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parts",
         type=names(PARTS),
-        default=list(PARTS),
+        default=list(PARTS[:-1]),
         metavar="NAME,...",
-        help=f"of {','.join(PARTS)} (all)",
+        help=f"of {','.join(PARTS)} (all but native)",
     )
     parser.add_argument(
         "--sizes",
@@ -122,6 +124,12 @@ def has_series(source: Source) -> bool:
             run([*git, "apply", "--cached", "--reverse", patch.path], limit=60, env=env).status
             for patch in reversed(source.base.patches)
         )
+
+
+def several_cpus(source: Source) -> bool:
+    """Whether its User Mode Linux can have them, as since 7.0."""
+    git: list[str | Path] = ["git", "-C", source.repo, "grep", "-q", "UML_SUBARCH_SUPPORTS_SMP"]
+    return not run([*git, "HEAD", "--", "arch/um/Kconfig"], limit=60, env=git_env()).status
 
 
 def sources(args: argparse.Namespace, notes: list[str]) -> dict[str, tuple[Source, int | None]]:
@@ -264,16 +272,20 @@ def command(args: argparse.Namespace) -> int:
         say(note)
     vm.qemu_version(find_arch().qemu)  # there is one
     built = sorted({measure.flavour_of(part, args.flavour) for part in parts})
-    kernels = [
-        find_built(
-            name,
-            [
+    kernels: list[Built] = []
+    for name, (source, patches) in sources(args, notes).items():
+        those = [flavour for flavour in built if flavour != "native" or several_cpus(source)]
+        if those != built:
+            notes.append(f"{name} has no native part: its User Mode Linux has one CPU")
+            say(notes[-1])
+        if those:
+            paths = [
                 build(source, flavour, patches=patches, modules=["test_workqueue"])
-                for flavour in built
-            ],
-        )
-        for name, (source, patches) in sources(args, notes).items()
-    ]
+                for flavour in those
+            ]
+            kernels.append(find_built(name, paths))
+    if not kernels:
+        raise Problem(f"nothing to measure: {'; '.join(notes)}")
     status = make_boots(kernels, parts, args, notes)
     if parts == ["layout"]:
         say("no report is made of layouts alone")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from wqlab import options
 from wqlab.apt import remove
-from wqlab.arch import Arch, find_arch
+from wqlab.arch import UML, Arch, find_arch
 from wqlab.bases import Patch
 from wqlab.obtain import Source, asked, kbuild_env, obtain
 from wqlab.places import CACHE, ROOT
@@ -49,15 +49,6 @@ MODULES = {
 }
 # Changed when the same input gives another result.
 VERSION = 4
-
-# Not one that anything is booted on in QEMU.
-UML = Arch(
-    *("um", "", "um", "", "vmlinux", "vmlinux"),
-    **dict.fromkeys(("qemu", "machine", "cpu", "kvm", "many", "append", "debian"), ""),
-    levels=(),
-    nodes=0,
-    hotplug=False,
-)
 
 
 @dataclass(frozen=True)
@@ -253,7 +244,7 @@ def build(
             job.configure(label, what, wanted(source, count, paths))
             job.make(
                 f"building {label}, log in {job.log}",
-                *([arch.target] if arch is UML else [arch.target, "modules", "vmlinux"]),
+                *([arch.target] if what.name == "uml" else [arch.target, "modules", "vmlinux"]),
                 wrong="the build failed",
             )
             more = []

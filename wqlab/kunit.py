@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wqlab import options
-from wqlab.arch import Arch, find_arch
+from wqlab.arch import UML, Arch, find_arch
 from wqlab.build import CONFIGS, add_patches, build, check_patches, diff_overlay
 from wqlab.obtain import Source, kbuild_env, obtain
 from wqlab.places import BUILD, CACHE
@@ -99,7 +99,7 @@ def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = 
         text = Path(folder) / "log"
         done = run(
             [
-                *(uml.kernel / "vmlinux", "mem=1G", "console=tty", "kunit_shutdown=halt"),
+                *(uml.kernel / UML.image, "mem=1G", "console=tty", "kunit_shutdown=halt"),
                 *("kunit.enable=1", f"kunit.filter_glob={filter or uml.suites}", *append.split()),
             ],
             limit=LIMIT,

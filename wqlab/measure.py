@@ -38,11 +38,12 @@ LOCK_TIMES = {
     "wait_max_ns": "waittime-max",
 }
 
-PARTS = ("layout", "icount", "locks", "time", "work", "limit", "nodes", "sizes")
-TIMED = ("locks", "time", "work", "limit", "nodes", "sizes")
+PARTS = ("layout", "icount", "locks", "time", "work", "limit", "nodes", "sizes", "native")
+TIMED = PARTS[2:]
 SECTIONS: dict[str, Section] = {"icount": "icount", "locks": "locks", "sizes": "sizes"}
 
 
+NATIVE = ("cpu", "system")  # scopes: User Mode Linux has one node and no caches
 FLAVOUR = "bench"  # of kernels that are measured, if no other is asked for
 
 
@@ -64,7 +65,7 @@ class Built:
 
 def flavour_of(part: str, flavour: str) -> str:
     """What the kernels of a part are, where `flavour` is to be measured."""
-    return "lockstat" if part == "locks" else flavour
+    return {"locks": "lockstat", "native": "native"}.get(part, flavour)
 
 
 def find_built(name: str, paths: list[Path]) -> Built:
@@ -155,7 +156,7 @@ def plan(
         # Who goes first changes from boot to boot.
         turn = (number - 1) % len(kernels)
         for kernel in kernels[turn:] + kernels[:turn]:
-            if size is not None and kernel.name == "stock":
+            if (size is not None and kernel.name == "stock") or of not in kernel.builds:
                 continue
             append = scenario.append if size is None else f"workqueue.cache_shard_size={size}"
             bare = replace(scenario, append="")
@@ -203,6 +204,21 @@ def plan(
             nodes = timed_scenario(cpus, "nodes-2x*")
             for limit in (2, 8, max(256, window * nodes.cpus)):
                 add("nodes", nodes, [{**bursts, "max_active": limit}], number)
+        if "native" in parts:
+            # for a time, as in some cases it can't be told how many items there is time for
+            own: Run = {"scopes": list(NATIVE), "secs": 1, "warmup": max(few // 10, 1)}
+            runs = [
+                {"mode": mode, **own, **more}
+                for mode, more in (
+                    ("serial", {}),
+                    ("burst", {}),
+                    ("burst", {"work_ns": 1000}),
+                    ("fanout", {"work_ns": 1000}),
+                    ("chain", {}),
+                    ("burst", {"window": window, "max_active": 2}),
+                )
+            ]
+            add("native", timed, runs, number)
         for size in sizes if "sizes" in parts else []:
             runs = [
                 {"mode": mode, "scopes": ["cache_shard"], "warmup": few, "items": items}

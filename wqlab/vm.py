@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Boot a kernel in QEMU, run one job of guest/jobs in it, and say how it ended."""
+"""Boot a kernel in QEMU, or User Mode Linux by itself, run one job of guest/jobs in it, and say how it ended."""
 
 import argparse
 import hashlib
@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -22,7 +23,7 @@ from typing import Any
 
 from wqlab import apt
 from wqlab.apt import remove
-from wqlab.arch import ARCHES, Arch, arch_of
+from wqlab.arch import ARCHES, UML, Arch, arch_of
 from wqlab.places import CACHE, ROOT, VENV
 from wqlab.problem import Problem, Skipped
 from wqlab.results import Verdict
@@ -250,6 +251,17 @@ def qemu_command(
     return command
 
 
+def uml_command(
+    kernel: Kernel, scenario: Scenario, append: str, out: Path, ports: tuple[int, int]
+) -> list[str]:
+    """User Mode Linux on so many CPUs, all of one node, each in a pod of its own below that. It
+    has no monitor."""
+    command = [str(kernel.image), f"ncpus={scenario.cpus}", f"mem={scenario.memory}M"]
+    command += [f"initrd={out / 'initramfs.cpio'}", "noreboot", "seccomp=on"]
+    command += ["con=null", "ssl=null", f"ssl0=fd:{ports[0]},fd:{ports[0]}"]
+    return [*command, *append.split()]
+
+
 def connected() -> tuple[socket.socket, socket.socket]:
     """Two ends, between which any number of single bytes fits; of a Unix socket, 278 do. QEMU's
     serial lines then never have to wait until what they have sent is read."""
@@ -429,6 +441,8 @@ def unfit(arch: Arch, scenario: Scenario, present: int | None = None) -> str:
 
 
 def choose_accel(kernel: Kernel, scenario: Scenario) -> str:
+    if kernel.arch is UML:
+        return ""
     if scenario.icount is not None:  # which only TCG can count, and only in one thread
         return "tcg,thread=single"
     if kvm_works(kernel):
@@ -450,6 +464,8 @@ def emulation(kernel: Kernel, scenario: Scenario, program: Path | None = None) -
     """As "QEMU 7.2.22 tcg,thread=multi, 2 vCPUs", of another QEMU than the machine's own if that
     is given."""
     shift = "" if scenario.icount is None else f", icount shift={scenario.icount}"
+    if kernel.arch is UML:
+        return f"User Mode Linux, {plural(scenario.cpus, 'CPU')}"
     accel = choose_accel(kernel, scenario)
     return f"{qemu_version(program or kernel.arch.qemu)} {accel}{shift}, {plural(scenario.cpus, 'vCPU')}"
 
@@ -485,7 +501,7 @@ def boot(
     accel = accel or choose_accel(kernel, scenario)
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    if not emulator and not shutil.which(kernel.arch.qemu):
+    if not emulator and kernel.arch.qemu and not shutil.which(kernel.arch.qemu):
         raise Problem(f"no {kernel.arch.qemu}: install qemu-system")
     for name in ("record.json", "console.log", "qemu.log", "wq_dump.log"):
         (out / name).unlink(missing_ok=True)
@@ -505,12 +521,16 @@ def boot(
     boot_args = [kernel.arch.append, "panic=-1", "panic_on_warn=1", f"job={job}"]
     if kernel.has_kunit and job != "kunit":  # suites at boot take time, and log what they provoke
         boot_args.append("kunit.enable=0")
-    if emulator or serial:
-        boot_args.append("verdict=/dev/ttyS1")
+    if emulator or serial or kernel.arch is UML:
+        boot_args.append(f"verdict=/dev/ttyS{0 if kernel.arch is UML else 1}")
     boot_args += [part for part in (scenario.append, append) if part]
-    command = qemu_command(
-        kernel, scenario, accel, " ".join(boot_args), out, ends, emulator, present, serial
-    )
+    given = " ".join(boot_args)
+    if kernel.arch is UML:
+        program, own_log = "User Mode Linux", out / "console.log"
+        command = uml_command(kernel, scenario, given, out, ends)
+    else:
+        program, own_log = "QEMU", out / "qemu.log"
+        command = qemu_command(kernel, scenario, accel, given, out, ends, emulator, present, serial)
     start = time.monotonic()
     deadline = start + (scenario.timeout if timeout is None else timeout)
 
@@ -529,7 +549,7 @@ def boot(
         verdict_port.sendall(b"go\n")
 
     try:
-        with (out / "qemu.log").open("wb") as log, verdict_port, qmp_port, ExitStack() as stack:
+        with own_log.open("wb") as log, verdict_port, qmp_port, ExitStack() as stack:
             with verdict_end, qmp_end:
                 qemu = stack.enter_context(
                     started(command, stdout=log, stderr=subprocess.STDOUT, pass_fds=ends)
@@ -543,10 +563,13 @@ def boot(
                 verdict, reason, seconds = "lost", str(error), time.monotonic() - start
                 limit = QUIT_LIMIT if time.monotonic() < deadline else 0
                 if ended(qemu, limit) and qemu.returncode:
-                    log_lines = (out / "qemu.log").read_text(errors="replace").strip().splitlines()
-                    reason = f"QEMU ended with status {qemu.returncode}: {' '.join(log_lines[-1:])}"
+                    log_lines = own_log.read_text(errors="replace").strip().splitlines()
+                    reason = (
+                        f"{program} ended with status {qemu.returncode}: {' '.join(log_lines[-1:])}"
+                    )
             finally:
-                qemu.kill()  # which is quicker than the end that started() gives it
+                if qemu.poll() is None:
+                    os.killpg(qemu.pid, signal.SIGKILL)  # quicker than the end of started()
         if verdict == "pass" and wq_dump:
             try:
                 dumps = [read_core(kernel, core, wq_dump, out) for core in cores]

@@ -33,7 +33,7 @@ def answer(runs: list[str], locks: bool = False) -> list[str]:
         threads = given.get("threads", 2)
         lines.append(f"> {run}")
         lines += [
-            line(scope, given["mode"], threads * given["items"], threads=threads)
+            line(scope, given["mode"], threads * given.get("items", 1000), threads=threads)
             for scope in SCOPES
             if scope in given["scopes"]
         ]

@@ -103,6 +103,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
         (bench, "BUILD", tmp_path / "build"),
         (report, "write_report", house.report),
         (vm, "qemu_version", lambda arch: "QEMU 1.0"),
+        (bench, "several_cpus", lambda source: source.base.name == "7.3"),
         (measure, "host_cpus", lambda: 2),
         (vm, "boot", house.guests.boot),
         (vm, "kvm_works", lambda kernel: False),
@@ -169,6 +170,19 @@ def test_quick(house: House) -> None:
 
 
 # --- kernels -----------------------------------------------------------------------------
+
+
+def test_native_part(house: House) -> None:
+    """Not by default; only of kernels whose User Mode Linux has several CPUs, and it is said."""
+    house.run("--boots=1", "--kernels=mainline")
+    assert {flavour for _, flavour in house.built} == {"bench", "lockstat"}
+    assert house.run("--parts=native", "--boots=1") == 0
+    assert house.built == [(MAINLINE, "native")] and len(house.guests.booted) == 1
+    assert [note.split()[0] for note in house.results().notes] == ["stock", "patched"]
+    with pytest.raises(Problem, match="nothing to measure: patched has no native part"):
+        house.run("--parts=native", "--kernels=patched")
+    assert house.run("--parts=native,time", "--kernels=patched", "--boots=1") == 0
+    assert house.built == [(PATCHED, "bench")]
 
 
 def test_three_kernels(house: House) -> None:

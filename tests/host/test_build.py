@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from fake_kernel import Project, make_project, write
 
-from wqlab.arch import ARCHES
+from wqlab.arch import ARCHES, UML
 from wqlab.bases import base_names, load_base, series_names
-from wqlab.build import KEPT, NEEDED, UML, flavours, fragments, wanted
+from wqlab.build import KEPT, NEEDED, flavours, fragments, wanted
 from wqlab.build import build as build_kernel
 from wqlab.obtain import Source, kbuild_env
 from wqlab.problem import Skipped

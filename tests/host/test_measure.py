@@ -193,6 +193,18 @@ class TestPlan:
         assert sum(task.part == "icount" for task in tasks) == 3 * min(4, measure.COUNTED_BOOTS)
         assert {task.part for task in self.tasks(kernels, parts=["time"])} == {"time"}
 
+    def test_native_where_a_kernel_has_it(
+        self, kernels: list[measure.Built], tmp_path: Path
+    ) -> None:
+        """In each boot one second for each of its runs, in scopes that it has pods for."""
+        assert "native" not in {task.part for task in self.tasks(kernels)}
+        path = make_kernel(tmp_path / "native", "native", "native", 0, "7.3")
+        native = find_built("mainline", [path])
+        tasks = self.tasks([*kernels[:2], native], parts=["native"])
+        assert {task.kernel.name for task in tasks} == {"mainline"} and len(tasks) == 4
+        assert all(run["secs"] == 1 and "items" not in run for run in tasks[0].runs)
+        assert all(run["scopes"] == ["cpu", "system"] for run in tasks[0].runs)
+
     def test_no_more_vcpus_than_cores(self, kernels: list[measure.Built]) -> None:
         assert [timed_scenario(cpus).cpus for cpus in (2, 3, 4, 12, 72)] == [2, 2, 4, 8, 32]
         nodes = [timed_scenario(cpus, "nodes-2x*") for cpus in (2, 15, 16, 72)]
