@@ -127,7 +127,7 @@ def has_series(source: Source) -> bool:
 
 
 def several_cpus(source: Source) -> bool:
-    """Whether its User Mode Linux can have them, as since 7.0."""
+    """Whether its User Mode Linux can have them: that of 7.3 can, 6.18 cannot."""
     git: list[str | Path] = ["git", "-C", source.repo, "grep", "-q", "UML_SUBARCH_SUPPORTS_SMP"]
     return not run([*git, "HEAD", "--", "arch/um/Kconfig"], limit=60, env=git_env()).status
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """`wqlab bench` on the kernel with the series, from the boots to results that can be read.
 
-Seen failing: with results without a layout, without the boots of a part, and with a lost boot.
+Seen failing: with results without a layout, without the boots of a part, with a lost boot, and
+with User Mode Linux on one CPU.
 """
 
 import sys
@@ -19,6 +20,20 @@ from wqlab.run import check
 PARTS = ("layout", "icount", "time")
 
 
+def measure(farm: Making, out: Path, *words: str) -> results.Results:
+    """What `wqlab bench` measures in one boot of each kernel."""
+    out.unlink(missing_ok=True)
+    ksrc = [f"--ksrc={farm.options.ksrc}"] if farm.options.ksrc else []
+    check(
+        [sys.executable, "-m", "wqlab", "bench", f"--base={farm.options.base.name}", *ksrc]
+        + [*words, "--boots=1", f"--out={out}"],
+        wrong="the benchmark failed",
+        limit=1200,
+        cwd=ROOT,
+    )
+    return results.load(out)
+
+
 @dataclass(frozen=True)
 class Measured(Need):
     """Each part once, with few items, on the kernel that is there for other boots."""
@@ -27,30 +42,37 @@ class Measured(Need):
     guess = 120.0
     before = (TEST, Accelerator(TEST))
 
-    def make(self, farm: Making) -> Path:
-        out = BUILD / "test/bench.json"
-        out.unlink(missing_ok=True)
-        ksrc = [f"--ksrc={farm.options.ksrc}"] if farm.options.ksrc else []
-        check(
-            [sys.executable, "-m", "wqlab", "bench", f"--base={farm.options.base.name}", *ksrc]
-            + [
-                "--flavour=test",
-                "--kernels=patched",
-                f"--parts={','.join(PARTS)}",
-                "--boots=1",
-                "--items=800",
-            ]
-            + [f"--out={out}"],
-            wrong="the benchmark failed",
-            limit=1200,
-            cwd=ROOT,
-        )
-        return out
+    def make(self, farm: Making) -> results.Results:
+        words = ["--flavour=test", "--kernels=patched", f"--parts={','.join(PARTS)}"]
+        return measure(farm, BUILD / "test/bench.json", *words, "--items=800")
 
 
 @pytest.mark.needs(Measured())
-def test_benchmark(made: Path) -> None:
-    found = results.load(made)
-    assert {layout.scenario for layout in found.layouts}
-    assert {boot.section for boot in found.boots} == {"icount", "time"}
-    assert all(boot.verdict == "pass" and boot.rows for boot in found.boots)
+def test_benchmark(made: results.Results) -> None:
+    assert {layout.scenario for layout in made.layouts}
+    assert {boot.section for boot in made.boots} == {"icount", "time"}
+    assert all(boot.verdict == "pass" and boot.rows for boot in made.boots)
+
+
+@dataclass(frozen=True)
+class Native(Need):
+    """User Mode Linux of mainline, and with the series where the base's can have several CPUs."""
+
+    cores = ALL
+    guess = 600.0
+
+    def make(self, farm: Making) -> results.Results:
+        words = ["--kernels=patched,mainline", "--parts=native"]
+        return measure(farm, BUILD / "test/native.json", *words)
+
+
+@pytest.mark.needs(Native())
+@pytest.mark.tier("full")
+def test_native(made: results.Results) -> None:
+    assert "mainline" in {made.kernel(boot.kernel).name for boot in made.boots}
+    for boot in made.boots:
+        assert {(row.mode, row.scope) for row in boot.rows} >= {
+            ("serial", "cpu"),
+            ("chain", "system"),
+        }
+        assert all(row.values["threads"] > 1 for row in boot.rows if row.mode != "fanout")

@@ -286,6 +286,35 @@ def test_machine_that_is_not_to_be_had(
     assert not out.exists()
 
 
+NATIVE = """#!{python}
+import os, sys
+given = dict(word.partition("=")[::2] for word in sys.argv[1:])
+os.write(int(given["ssl0"].rpartition(":")[2]), b"| " + given["ncpus"].encode() + b" CPUs\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "verdict", "reason"),
+    [
+        ('os.write(int(given["ssl0"].rpartition(":")[2]), b"verdict pass\\n")', "pass", ""),
+        ('sys.exit("no seccomp")', "lost", "User Mode Linux ended with status 1: no seccomp"),
+    ],
+)
+def test_user_mode_linux(tmp_path: Path, behaviour: str, verdict: str, reason: str) -> None:
+    """It is run by itself, says its verdict on its first serial line, and is no guest of QEMU."""
+    (tmp_path / "include/config").mkdir(parents=True)
+    (tmp_path / "include/config/kernel.release").write_text("7.3.0\n")
+    (tmp_path / "linux").write_text(NATIVE.format(python=sys.executable) + behaviour)
+    (tmp_path / "linux").chmod(0o755)
+    kernel, machine = find_kernel(tmp_path), find_scenario("bench-2")
+    assert vm.emulation(kernel, machine) == "User Mode Linux, 2 CPUs"
+    record = boot(kernel, machine, "hello", tmp_path / "out", timeout=20)
+    assert (record.verdict, record.reason, record.lines) == (verdict, reason, ["2 CPUs"])
+    assert "verdict=/dev/ttyS0" in record.command and "job=hello" in record.command
+    with pytest.raises(Skipped, match="on um there are no more than 1 nodes"):
+        boot(kernel, find_scenario("nodes-2x1"), "hello", tmp_path / "out")
+
+
 def test_failed_dump(kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump that QEMU refuses is no pass, and nothing is left of it."""
     qemu(

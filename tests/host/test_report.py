@@ -178,6 +178,15 @@ def test_notes_are_shown() -> None:
 def test_modes_have_panels_of_their_own() -> None:
     found = full(modes=("serial", "burst", "chain"))
     assert [panel.mode for panel in compare.panels(found, "time")] == ["serial", "burst", "chain"]
+    native = load(ROOT / "results/native-7.3.json")
+    bursts = [panel for panel in compare.panels(native, "time") if panel.mode == "burst"]
+    titles = ["burst", "burst, 1,000 ns of work", "burst, max_active 2"]
+    assert [panel.title for panel in bursts] == titles * 2
+    limited = bursts[2].figures(bursts[2].results.kernels[0].id, "cpu", "items_per_sec")
+    first = next(boot for boot in native.boots if boot.kernel == native.kernels[0].id)
+    assert (
+        limited[0] == [row for row in first.rows if row.mode == "burst"][-2].values["items_per_sec"]
+    )
     running = [tables.running_table(panel) for panel in compare.panels(full(), "time")]
     assert running[0] is None and running[1] and "max_active 8" in running[1].title
 

@@ -7,7 +7,7 @@ A ratio is the ratio of two medians over the boots. It is called a difference on
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -21,6 +21,8 @@ from wqlab.results import (
     Machine,
     Metric,
     Results,
+    Row,
+    Run,
     Section,
     counted,
     samples,
@@ -406,10 +408,28 @@ def _append(boot: Boot) -> str | None:
     return "" if boot.section == "sizes" else boot.append
 
 
+def _apart(boot: Boot) -> list[Boot]:
+    """A boot whose runs in one mode differ in more than their scopes as one for each kind of run:
+    they are not to be compared."""
+    kinds: dict[str, tuple[list[Run], list[Row]]] = {}
+
+    def kind(run: Run) -> tuple[list[Run], list[Row]]:
+        bare = {key: value for key, value in run.items() if key != "scopes"}
+        return kinds.setdefault(words(bare), ([], []))
+
+    for run in boot.runs:
+        kind(run)[0].append(run)
+    if boot.section != "time" or len(kinds) == len({run.get("mode") for run in boot.runs}):
+        return [boot]
+    for run, row in boot.by_run():
+        kind(run)[1].append(row)
+    return [replace(boot, runs=runs, rows=rows) for runs, rows in kinds.values()]
+
+
 def panels(results: Results, *sections: Section) -> list[Panel]:
     """All that there is to compare in these sections, in the order of the file."""
     found: dict[tuple, list[Boot]] = {}
-    for boot in results.passed(*sections):
+    for boot in (one for whole in results.passed(*sections) for one in _apart(whole)):
         if boot.perf:  # which makes everything slower
             continue
         for mode in {row.mode: None for row in boot.rows if not row.missing}:
