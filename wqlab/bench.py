@@ -184,11 +184,12 @@ def make_boots(
         cpus=measure.host_cpus(),
         flavour=args.flavour,
     )
+    kind = {task: (task.scenario.name, task.kernel.builds[task.flavour].arch) for task in tasks}
     machines = {
-        scenario: this_machine(vm.emulation(task.kernel.builds[task.flavour], task.scenario))
-        for scenario, task in {task.scenario.name: task for task in tasks}.items()
+        of: this_machine(vm.emulation(task.kernel.builds[task.flavour], task.scenario))
+        for of, task in {kind[task]: task for task in tasks}.items()
     }
-    keys = {task: task.key(machines[task.scenario.name]) for task in tasks}
+    keys = {task: task.key(machines[kind[task]]) for task in tasks}
     store = Store(BUILD / "bench/boots")
     done: dict[str, Boot | Look] = {}
     for task, key in keys.items():
@@ -211,7 +212,7 @@ def make_boots(
                 if boot.reason:
                     notes.append(f"no layout of {task.kernel.name}: {boot.reason}")
             else:
-                boot = measure.make_boot(task, machines[task.scenario.name], out)
+                boot = measure.make_boot(task, machines[kind[task]], out)
             done[keys[task]] = boot
             if boot.passed:
                 store.put(keys[task], boot)

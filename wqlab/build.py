@@ -242,9 +242,10 @@ def build(
             job.log.write_text("")
             label = f"{source.version} with {count} patches ({what.name})"
             job.configure(label, what, wanted(source, count, paths))
+            has_modules = "CONFIG_MODULES=y" in (obj / ".config").read_text().splitlines()
             job.make(
                 f"building {label}, log in {job.log}",
-                *([arch.target] if what.name == "uml" else [arch.target, "modules", "vmlinux"]),
+                *([arch.target, "vmlinux"] + ["modules"] * has_modules),
                 wrong="the build failed",
             )
             more = []

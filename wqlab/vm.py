@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Boot a kernel in QEMU, or User Mode Linux by itself, run one job of guest/jobs in it, and say how it ended."""
+"""Boot a kernel in QEMU, or as User Mode Linux, run one job of guest/jobs in it, and say how it
+ended."""
 
 import argparse
 import hashlib

@@ -44,7 +44,7 @@ def answer(runs: list[str], locks: bool = False) -> list[str]:
 def make_kernel(path: Path, key: str, flavour: str, patches: int, base: str = "6.12") -> Path:
     """The directory of a kernel, as wqlab build leaves it."""
     for name, text in (
-        ("arch/x86/boot/bzImage", ""),
+        ("linux" if flavour == "native" else "arch/x86/boot/bzImage", ""),
         ("include/config/kernel.release", f"{base}.0\n"),
         ("lib/test_workqueue.ko", ""),
     ):

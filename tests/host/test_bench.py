@@ -181,8 +181,12 @@ def test_native_part(house: House) -> None:
     assert [note.split()[0] for note in house.results().notes] == ["stock", "patched"]
     with pytest.raises(Problem, match="nothing to measure: patched has no native part"):
         house.run("--parts=native", "--kernels=patched")
-    assert house.run("--parts=native,time", "--kernels=patched", "--boots=1") == 0
-    assert house.built == [(PATCHED, "bench")]
+    assert house.run("--parts=native,time", "--kernels=patched,mainline", "--boots=1") == 0
+    assert house.built == [(PATCHED, "bench"), (MAINLINE, "bench"), (MAINLINE, "native")]
+    machines = {machine.id: machine.emulation for machine in house.results().machines}
+    native = [boot for boot in house.results().boots if boot.flavour == "native"]
+    assert [machines[boot.machine] for boot in native] == ["User Mode Linux, 2 CPUs"]
+    assert set(machines.values()) > {"User Mode Linux, 2 CPUs"}
 
 
 def test_three_kernels(house: House) -> None:
