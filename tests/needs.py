@@ -18,6 +18,7 @@ from farm import ALL, Making, Need
 from wqlab import checks, vm
 from wqlab.arch import Arch, find_arch
 from wqlab.bases import default_base, load_base
+from wqlab.bench import several_cpus
 from wqlab.build import build, diff_overlay
 from wqlab.kunit import Report, Uml, build_uml, parse
 from wqlab.obtain import Source, obtain
@@ -127,6 +128,24 @@ class GateKernel(Need):
 
 
 @dataclass(frozen=True)
+class NativeKernel(Need):
+    """User Mode Linux with the series, on several CPUs, which is not emulated."""
+
+    name = "native"
+    cores = ALL
+    guess = 200.0
+    before = (SOURCE,)
+
+    def __str__(self) -> str:
+        return f"kernel: {self.name}"
+
+    def make(self, farm: Making) -> vm.Kernel:
+        if not several_cpus(farm[SOURCE]):
+            raise Skipped("User Mode Linux of this base has one CPU")
+        return vm.find_kernel(build(farm[SOURCE], self.name, modules=["test_workqueue"]))
+
+
+@dataclass(frozen=True)
 class UmlSeries(Need):
     """User Mode Linux with the whole series. Others with the same workqueue.h, as mutants, come
     after it: they find in ccache what it has compiled."""
@@ -178,6 +197,7 @@ FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time
 KCSAN = Kernel("kcsan")
 SEEN = Kernel("seen")  # where lock statistics are
 RT = Kernel("rt")
+NATIVE = NativeKernel()
 # The weaker memory order, with --tier full; nothing more where it is the default.
 ARM64 = replace(TEST, arch="arm64")
 OTHERS = () if find_arch().name == ARM64.arch else (ARM64,)

@@ -405,7 +405,7 @@ def kvm_memo(arch: Arch) -> Path:
 
 def kvm_works(kernel: Kernel) -> bool:
     """Whether a boot under KVM was seen to work, which is tried once."""
-    if kernel.arch.foreign or not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if kernel.arch is UML or kernel.arch.foreign or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     memo = kvm_memo(kernel.arch)
     if not memo.is_file():

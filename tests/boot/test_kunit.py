@@ -9,21 +9,23 @@ from dataclasses import dataclass
 
 import pytest
 from farm import ALL, Making, Need
-from needs import DEBUG, FIND, OTHERS, RT, SOURCE, TEST, Boot, GateKernel, Suites
+from needs import DEBUG, FIND, NATIVE, OTHERS, RT, SOURCE, TEST, Boot, GateKernel, Suites
 
 from wqlab import checks
 from wqlab.arch import find_arch
 from wqlab.kunit import Report, run_kunit_py
 from wqlab.vm import Record
 
+APPEND = {NATIVE: "kunit.filter_glob=*workqueue*"}  # without KUnit's own example
 BOOTS = {
-    f"{machine}-{kernel.name}": Boot(machine, "kunit", kernel, timeout=600)
+    f"{machine}-{kernel.name}": Boot(machine, "kunit", kernel, APPEND.get(kernel, ""), timeout=600)
     for kernel, machines in (
         (TEST, ("single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11")),
         # larger machines take minutes to come up with these
         (DEBUG, ("single",)),
         (FIND, ("single", "one-llc-12")),
         (RT, ("one-llc-12",)),
+        (NATIVE, ("bench-2",)),
         *((kernel, ("single", "clusters-5x4", "nodes-2")) for kernel in OTHERS),
     )
     for machine in machines

@@ -13,7 +13,21 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 import re
 
 import pytest
-from needs import ARM64, CULLING, DEBUG, FIND, KCSAN, OTHERS, RT, SLOWER, TEST, Boot, Kernel
+from needs import (
+    ARM64,
+    CULLING,
+    DEBUG,
+    FIND,
+    KCSAN,
+    NATIVE,
+    OTHERS,
+    RT,
+    SLOWER,
+    TEST,
+    Boot,
+    Kernel,
+    Need,
+)
 
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
@@ -28,19 +42,22 @@ RUNS = {
     "nodes-4-cpuless-disturbed": DISTURBANCES,
     "nodes-8-disturbed": DISTURBANCES,
     "nodes-4-60": (),
+    "bench-2-disturbed": ("sysfs", "cpumask"),
 }
 # for a kernel that checks for mistakes there are too many CPUs, or too few nodes
 FAST_ONLY = ("nodes-4-60", "nodes-1")
+# User Mode Linux has one node, no CPUs that go offline, and cannot be frozen
+NATIVE_ONLY = ("bench-2-disturbed",)
 STOCK = Kernel("test", patches=0, modules=("wqtorture",))
 CULLING_FIND = Kernel("find", diff=CULLING)
 # of all runs only these
-FEW_RUNS = {STOCK: ("nodes-1",), CULLING_FIND: ("nodes-4-disturbed",)}
+FEW_RUNS = {STOCK: ("nodes-1",), CULLING_FIND: ("nodes-4-disturbed",), NATIVE: NATIVE_ONLY}
 NAMES = {STOCK: "stock", CULLING_FIND: "culling"}
 # Seconds for each run, without --torture-secs
 SECS = {TEST: 20, DEBUG: 10}
 FULL_SECS = 60
 LONG = {("nodes-8-disturbed", TEST): 600, ("nodes-1", STOCK): 600}  # in the full tier
-ONLY_FULL = [FIND, CULLING_FIND, KCSAN, RT, STOCK, *OTHERS]
+ONLY_FULL = [FIND, CULLING_FIND, KCSAN, RT, STOCK, NATIVE, *OTHERS]
 # and elsewhere all but these, of each kernel
 ALWAYS = {
     TEST: ("nodes-2x1", "nodes-4", "nodes-4-cpuless-disturbed"),
@@ -48,9 +65,9 @@ ALWAYS = {
 }
 
 
-def runs_on(kernel: Kernel) -> list[str]:
-    fast = kernel in (TEST, ARM64)
-    usual = [name for name in RUNS if fast or name not in FAST_ONLY]
+def runs_on(kernel: Need) -> list[str]:
+    others = NATIVE_ONLY if kernel in (TEST, ARM64) else NATIVE_ONLY + FAST_ONLY
+    usual = [name for name in RUNS if name not in others]
     return list(FEW_RUNS.get(kernel, usual))
 
 
