@@ -348,6 +348,7 @@ static void strict_workers_stay_in_pod(struct kunit *test)
 
 struct ending {
 	struct work_struct	work;
+	struct completion	started;
 	bool			end;		/* tells it to end */
 	bool			ended;
 };
@@ -356,6 +357,7 @@ static void ending_fn(struct work_struct *work)
 {
 	struct ending *ending = container_of(work, struct ending, work);
 
+	complete(&ending->started);
 	while (!READ_ONCE(ending->end))
 		cpu_relax();
 	WRITE_ONCE(ending->ended, true);
@@ -391,8 +393,12 @@ static void ending_item_keeps_pwq_busy(struct kunit *test)
 
 	INIT_WORK_ONSTACK(&first.work, ending_fn);
 	INIT_WORK_ONSTACK(&second.work, ending_fn);
+	init_completion(&first.started);
+	init_completion(&second.started);
 	queue_work_on(there, wq, &first.work);
 	queue_work_on(here, wq, &second.work);
+	/* its worker may have to create another one first, which this CPU can be needed for */
+	wait_for_completion(&first.started);
 
 	rcu_read_lock();
 	pwq = rcu_dereference(*per_cpu_ptr(wq->cpu_pwq, there));
