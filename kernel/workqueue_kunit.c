@@ -2589,7 +2589,7 @@ static void item_starts_on_rescuer(struct kunit *test)
 	struct worker_pool *pool;
 
 	KUNIT_ASSERT_NOT_NULL(test, wq);
-	set_nice(test, wq, -7);
+	set_nice(test, wq, -15);	/* a pool that nobody else uses, with one worker */
 	rcu_read_lock();
 	pool = unbound_pwq(wq, raw_smp_processor_id())->pool;
 	rcu_read_unlock();
