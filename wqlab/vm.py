@@ -443,7 +443,7 @@ def unfit(arch: Arch, scenario: Scenario, present: int | None = None) -> str:
 
 def choose_accel(kernel: Kernel, scenario: Scenario) -> str:
     if kernel.arch is UML:
-        return ""
+        return "not emulated"
     if scenario.icount is not None:  # which only TCG can count, and only in one thread
         return "tcg,thread=single"
     if kvm_works(kernel):
@@ -464,9 +464,9 @@ def qemu_version(program: str | Path) -> str:
 def emulation(kernel: Kernel, scenario: Scenario, program: Path | None = None) -> str:
     """As "QEMU 7.2.22 tcg,thread=multi, 2 vCPUs", of another QEMU than the machine's own if that
     is given."""
-    shift = "" if scenario.icount is None else f", icount shift={scenario.icount}"
     if kernel.arch is UML:
         return f"User Mode Linux, {plural(scenario.cpus, 'CPU')}"
+    shift = "" if scenario.icount is None else f", icount shift={scenario.icount}"
     accel = choose_accel(kernel, scenario)
     return f"{qemu_version(program or kernel.arch.qemu)} {accel}{shift}, {plural(scenario.cpus, 'vCPU')}"
 
@@ -522,8 +522,10 @@ def boot(
     boot_args = [kernel.arch.append, "panic=-1", "panic_on_warn=1", f"job={job}"]
     if kernel.has_kunit and job != "kunit":  # suites at boot take time, and log what they provoke
         boot_args.append("kunit.enable=0")
-    if emulator or serial or kernel.arch is UML:
-        boot_args.append(f"verdict=/dev/ttyS{0 if kernel.arch is UML else 1}")
+    if kernel.arch is UML:
+        boot_args.append("verdict=/dev/ttyS0")
+    elif emulator or serial:
+        boot_args.append("verdict=/dev/ttyS1")
     boot_args += [part for part in (scenario.append, append) if part]
     given = " ".join(boot_args)
     if kernel.arch is UML:
