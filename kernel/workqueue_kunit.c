@@ -2033,7 +2033,7 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(shards_of_this_machine),
 	KUNIT_CASE(bogus_shard_size_changes_nothing),
 	KUNIT_CASE(shard_size_changes_at_run_time),
-	KUNIT_CASE(limit_is_exact),
+	KUNIT_CASE_SLOW(limit_is_exact),
 	KUNIT_CASE(limit_is_raised_and_lowered),
 	KUNIT_CASE(waiting_items_can_be_cancelled),
 	KUNIT_CASE(slots_add_up),

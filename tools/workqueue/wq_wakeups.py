@@ -29,7 +29,8 @@ and listed if a pool->lock was held. So are those of other tasks. The name
 "&pool->lock" may be that of another lock of the kernel, too.
 
 Exit status: 0 no worker was woken up with a pool->lock held, 1 some were, 2
-there is nothing to say, because the trace is incomplete or isn't one.
+there is nothing to say, because the trace is incomplete or isn't one, or has
+a worker woken up for a reason that isn't known here.
 """
 
 import argparse
