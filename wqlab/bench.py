@@ -6,6 +6,7 @@ Kernels:
   stock     the base without the series; with --ksrc, your source
   patched   the same with the series
   mainline  the newest base, without any series
+  first-N   the base with the first N patches, for each N of --patches
 
 Parts:
 
@@ -32,7 +33,7 @@ from pathlib import Path
 from wqlab import measure, vm
 from wqlab.arch import find_arch
 from wqlab.bases import base_names, load_base
-from wqlab.build import build, flavours
+from wqlab.build import build, check_patches, flavours
 from wqlab.measure import PARTS, TIMED, Built, Look, Store, find_built, plan
 from wqlab.obtain import Source, git_env, obtain
 from wqlab.options import add_base, names, numbers, output, positive
@@ -60,6 +61,13 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_base(parser)
     add_kernels(parser)
+    parser.add_argument(
+        "--patches",
+        type=numbers,
+        default=[],
+        metavar="N,...",
+        help="of the base's series, for kernels with only the first N",
+    )
     parser.add_argument(
         "--flavour",
         choices=sorted(name for name, flavour in flavours().items() if not flavour.arch),
@@ -245,6 +253,7 @@ def write(
     command += f" --boots {args.boots} --items {args.items} --parts {','.join(args.parts)}"
     command += f" --sizes {','.join(map(str, args.sizes))}{' --ksrc ...' if args.ksrc else ''}"
     command += f" --flavour {args.flavour}" if args.flavour != measure.FLAVOUR else ""
+    command += f" --patches {','.join(map(str, args.patches))}" if args.patches else ""
     boots = [boot for boot in done if isinstance(boot, Boot)]
     used = {boot.machine for boot in boots}
     save(
@@ -265,6 +274,7 @@ def write(
 def command(args: argparse.Namespace) -> int:
     from wqlab.report import write_report  # what it needs is seen to be here before any build
 
+    check_patches(args.base, *args.patches)
     args.boots = args.boots or (QUICK_BOOTS if args.quick else BOOTS)
     args.items = args.items or (QUICK_ITEMS if args.quick else ITEMS)
     notes: list[str] = []
@@ -274,7 +284,11 @@ def command(args: argparse.Namespace) -> int:
     vm.qemu_version(find_arch().qemu)  # there is one
     built = sorted({measure.flavour_of(part, args.flavour) for part in parts})
     kernels: list[Built] = []
-    for name, (source, patches) in sources(args, notes).items():
+    wanted = sources(args, notes)
+    if args.patches:
+        series = obtain(args.base, args.ksrc)
+        wanted |= {f"first-{number}": (series, number) for number in args.patches}
+    for name, (source, patches) in wanted.items():
         those = [flavour for flavour in built if flavour != "native" or several_cpus(source)]
         if those != built:
             notes.append(f"{name} has no native part: its User Mode Linux has one CPU")

@@ -24,7 +24,7 @@ from pathlib import Path
 from wqlab import options
 from wqlab.apt import remove
 from wqlab.arch import UML, Arch, find_arch
-from wqlab.bases import Patch
+from wqlab.bases import Base, Patch
 from wqlab.obtain import Source, asked, kbuild_env, obtain
 from wqlab.places import CACHE, ROOT
 from wqlab.problem import OK, Problem, Skipped, Usage
@@ -354,15 +354,15 @@ def patch_count(text: str) -> int:
     return int(text)
 
 
-def check_patches(args: argparse.Namespace) -> None:
-    if args.patches is not None and args.patches > len(args.base.patches):
-        raise Usage(
-            f"--patches {args.patches}: the series of {args.base.name} has {len(args.base.patches)}"
-        )
+def check_patches(base: Base, *patches: int | None) -> None:
+    there = len(base.patches)
+    for number in patches:
+        if number is not None and number > there:
+            raise Usage(f"--patches {number}: the series of {base.name} has {there}")
 
 
 def command(args: argparse.Namespace) -> int:
-    check_patches(args)
+    check_patches(args.base, args.patches)
     find_arch()
     source = obtain(args.base, args.ksrc)
     overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None

@@ -221,7 +221,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
-    check_patches(args)
+    check_patches(args.base, args.patches)
     arch, log = find_arch(), BUILD / "kunit.log"
     only = f"{SUITES}.{args.case}" if args.case else ""
     if arch.name != "x86_64" and args.diff:

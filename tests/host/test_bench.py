@@ -189,6 +189,23 @@ def test_native_part(house: House) -> None:
     assert set(machines.values()) > {"User Mode Linux, 2 CPUs"}
 
 
+def test_kernels_of_the_first_patches(house: House) -> None:
+    assert house.run("--parts=time", "--boots=1", "--kernels=mainline", "--patches=2,4") == 0
+    assert house.kernels() == [MAINLINE, ("6.12", 2), ("6.12", 4)]
+    found = house.results()
+    assert [(kernel.name, kernel.patches) for kernel in found.kernels][1:] == [
+        ("first-2", 2),
+        ("first-4", 4),
+    ]
+    assert found.made[0].command.endswith(" --patches 2,4")
+
+
+def test_more_patches_than_there_are(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    assert house.main("--patches=1,99") == 2
+    assert "--patches 99: the series of 6.12 has " in capsys.readouterr().err
+    assert not house.obtained and not house.built
+
+
 def test_three_kernels(house: House) -> None:
     assert house.run("--parts=locks,time", "--boots=2") == 0
     assert house.built == [

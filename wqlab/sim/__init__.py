@@ -280,7 +280,7 @@ def kernel(name: str, source: Source, patches: int | None) -> Built:
 def command(args: argparse.Namespace) -> int:
     from wqlab.report import write_report  # what it needs is seen to be here before any build
 
-    check_patches(args)
+    check_patches(args.base, args.patches)
     machine = args.machine.changed(dict(args.cost))
     machines = [machine.with_cores(cores) for cores in args.cores] or [machine]
     if args.vary and (len(machines) > 1 or args.sizes or args.words):
