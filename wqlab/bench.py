@@ -251,7 +251,8 @@ def write(
 ) -> None:
     command = f"wqlab bench --base {args.base.name} --kernels {','.join(args.kernels)}"
     command += f" --boots {args.boots} --items {args.items} --parts {','.join(args.parts)}"
-    command += f" --sizes {','.join(map(str, args.sizes))}{' --ksrc ...' if args.ksrc else ''}"
+    command += f" --sizes {','.join(map(str, args.sizes)) or repr('')}"
+    command += " --ksrc ..." if args.ksrc else ""
     command += f" --flavour {args.flavour}" if args.flavour != measure.FLAVOUR else ""
     command += f" --patches {','.join(map(str, args.patches))}" if args.patches else ""
     boots = [boot for boot in done if isinstance(boot, Boot)]
