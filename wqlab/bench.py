@@ -28,6 +28,7 @@ FILE holds nothing but the results of the latest run.
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from wqlab import measure, vm
@@ -140,15 +141,18 @@ def several_cpus(source: Source) -> bool:
     return not run([*git, "HEAD", "--", "arch/um/Kconfig"], limit=60, env=git_env()).status
 
 
-def sources(args: argparse.Namespace, notes: list[str]) -> dict[str, tuple[Source, int | None]]:
-    """What each kernel is built from, with so many patches (None: all)."""
+def sources(
+    args: argparse.Namespace, notes: list[str], firsts: Sequence[int] = ()
+) -> dict[str, tuple[Source, int | None]]:
+    """What each kernel is built from, with so many patches (None: all); also with only the first
+    N, for each N of `firsts`."""
     found: dict[str, tuple[Source, int | None]] = {}
 
     def leave_out(name: str, why: str) -> None:
         say(f"{name} is not measured: {why}")
         notes.append(f"{name} was not measured: {why}")
 
-    if {"stock", "patched"} & set(args.kernels):
+    if firsts or {"stock", "patched"} & set(args.kernels):
         source = obtain(args.base, args.ksrc)
         if args.ksrc:
             notes.append(
@@ -174,6 +178,11 @@ def sources(args: argparse.Namespace, notes: list[str]) -> dict[str, tuple[Sourc
                 found["mainline"] = obtain(newest), 0
             except Problem as problem:
                 leave_out("mainline", f"its source could not be had: {problem}")
+    for number in firsts:
+        if there:
+            leave_out(f"first-{number}", "the series is in the source of --ksrc already")
+        else:
+            found[f"first-{number}"] = source, number
     if not found:
         raise Problem(f"nothing to measure: {'; '.join(notes)}")
     return found
@@ -285,11 +294,7 @@ def command(args: argparse.Namespace) -> int:
     vm.qemu_version(find_arch().qemu)  # there is one
     built = sorted({measure.flavour_of(part, args.flavour) for part in parts})
     kernels: list[Built] = []
-    wanted = sources(args, notes)
-    if args.patches:
-        series = obtain(args.base, args.ksrc)
-        wanted |= {f"first-{number}": (series, number) for number in args.patches}
-    for name, (source, patches) in wanted.items():
+    for name, (source, patches) in sources(args, notes, args.patches).items():
         those = [flavour for flavour in built if flavour != "native" or several_cpus(source)]
         if those != built:
             notes.append(f"{name} has no native part: its User Mode Linux has one CPU")

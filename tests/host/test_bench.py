@@ -200,6 +200,15 @@ def test_kernels_of_the_first_patches(house: House) -> None:
     assert found.made[0].command.endswith(" --patches 2,4")
 
 
+def test_first_patches_of_a_source_that_has_them(house: House) -> None:
+    house.has_series = True
+    words = (f"--ksrc={house.tmp}", "--parts=time", "--boots=1", "--patches=2")
+    assert house.run(*words, "--kernels=mainline") == 0
+    assert house.kernels() == [MAINLINE]
+    [note] = [note for note in house.results().notes if note.startswith("first-2 ")]
+    assert note.endswith("the series is in the source of --ksrc already")
+
+
 def test_more_patches_than_there_are(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     assert house.main("--patches=1,99") == 2
     assert "--patches 99: the series of 6.12 has " in capsys.readouterr().err
