@@ -49,6 +49,7 @@ class Base:
     minimum: str  # the oldest version that the series is known to fit
     suite: str = ""  # Debian's, to take the package from; "" is whatever apt has
     is_source: bool = False  # a source package of the suite, whose orig tarball is taken
+    foreign: str = ""  # in place of whatever apt has, the suite with other architectures' packages
 
     @cached_property
     def patches(self) -> list[Patch]:
@@ -86,6 +87,7 @@ def load_base(name: str) -> Base:
             package, suite = values["SOURCE"], values["SUITE"]
         else:
             package, suite = values["PACKAGE"], values.get("SUITE", "")
-        return Base(name, package, values["SERIES"], values["MINIMUM"], suite, is_source)
+        foreign = values.get("FOREIGN", "")
+        return Base(name, package, values["SERIES"], values["MINIMUM"], suite, is_source, foreign)
     except KeyError as error:
         raise Problem(f"bases/{name} has no {error}") from None

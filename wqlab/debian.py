@@ -112,12 +112,11 @@ def configuration(base: Base, arch: Arch) -> list[str]:
     """The lines of Debian's own configuration of the newest kernel of the base's series."""
     want_apt()
     name, kind = f"linux-config-{base.series}", arch.debian.rpartition("-")[2]
-    if base.suite:
-        its_apt = apt.private(base.suite, "deb", kind)
-    elif arch is find_arch(platform.machine()):
-        its_apt = apt.Apt()
-    else:
+    own = arch is find_arch(platform.machine())
+    suite = base.suite or ("" if own else base.foreign)
+    if not suite and not own:
         raise Skipped(f"the machine's own apt has no {name} for {kind}")
+    its_apt = apt.private(suite, "deb", kind) if suite else apt.Apt()
 
     def find() -> str:
         version = its_apt.newest(name)
