@@ -49,6 +49,7 @@ class Base:
     minimum: str  # the oldest version that the series is known to fit
     suite: str = ""  # Debian's, to take the package from; "" is whatever apt has
     is_source: bool = False  # a source package of the suite, whose orig tarball is taken
+    config: str = ""  # in place of its own series, the one whose configuration Debian has
     foreign: str = ""  # in place of whatever apt has, the suite with other architectures' packages
 
     @cached_property
@@ -87,7 +88,8 @@ def load_base(name: str) -> Base:
             package, suite = values["SOURCE"], values["SUITE"]
         else:
             package, suite = values["PACKAGE"], values.get("SUITE", "")
-        foreign = values.get("FOREIGN", "")
-        return Base(name, package, values["SERIES"], values["MINIMUM"], suite, is_source, foreign)
+        series, minimum = values["SERIES"], values["MINIMUM"]
+        config, foreign = values.get("CONFIG", ""), values.get("FOREIGN", "")
+        return Base(name, package, series, minimum, suite, is_source, config, foreign)
     except KeyError as error:
         raise Problem(f"bases/{name} has no {error}") from None

@@ -109,9 +109,10 @@ def get_kernel(base: Base, arch: Arch) -> Path:
 
 
 def configuration(base: Base, arch: Arch) -> list[str]:
-    """The lines of Debian's own configuration of the newest kernel of the base's series."""
+    """The lines of Debian's own configuration of the newest kernel of the base's series, or of the
+    one that the base names."""
     want_apt()
-    name, kind = f"linux-config-{base.series}", arch.debian.rpartition("-")[2]
+    name, kind = f"linux-config-{base.config or base.series}", arch.debian.rpartition("-")[2]
     own = arch is find_arch(platform.machine())
     suite = base.suite or ("" if own else base.foreign)
     if not suite and not own:
