@@ -49,8 +49,8 @@ class Base:
     minimum: str  # the oldest version that the series is known to fit
     suite: str = ""  # Debian's, to take the package from; "" is whatever apt has
     is_source: bool = False  # a source package of the suite, whose orig tarball is taken
-    config: str = ""  # in place of its own series, the one whose configuration Debian has
-    foreign: str = ""  # in place of whatever apt has, the suite with other architectures' packages
+    config: str = ""  # the base with the configuration of Debian's to compile it in; "" is itself
+    foreign: str = ""  # the suite with other architectures' packages, where `suite` is ""
 
     @cached_property
     def patches(self) -> list[Patch]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from wqlab import apt, options
 from wqlab.apt import remove
 from wqlab.arch import Arch, find_arch
-from wqlab.bases import Base, version_key
+from wqlab.bases import Base, load_base, version_key
 from wqlab.build import IMAGES
 from wqlab.module import parse_row
 from wqlab.obtain import kbuild_env
@@ -109,10 +109,12 @@ def get_kernel(base: Base, arch: Arch) -> Path:
 
 
 def configuration(base: Base, arch: Arch) -> list[str]:
-    """The lines of Debian's own configuration of the newest kernel of the base's series, or of the
-    one that the base names."""
+    """The lines of Debian's own configuration of the newest kernel of the base's series, or of
+    that of the base that it names for this."""
+    if base.config:
+        return configuration(load_base(base.config), arch)
     want_apt()
-    name, kind = f"linux-config-{base.config or base.series}", arch.debian.rpartition("-")[2]
+    name, kind = f"linux-config-{base.series}", arch.debian.rpartition("-")[2]
     own = arch is find_arch(platform.machine())
     suite = base.suite or ("" if own else base.foreign)
     if not suite and not own:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """wqlab debian, with a made-up apt. What it makes is booted in tests/boot/test_debian.py."""
 
+import lzma
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from fake_kernel import ROOT, Project, make_project, snapshot, write
+
+from wqlab import apt, debian
+from wqlab.arch import find_arch
+from wqlab.bases import load_base
 
 COMMON_MAKEFILE = """\
 modules:
@@ -171,3 +176,40 @@ def test_module_does_not_build(project: Project, path: str) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "the module does not build: see" in done.stderr
     assert "No such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("base", "arch", "suite", "series"),
+    [("6.12", "x86_64", "", "6.12"), ("6.12", "arm64", "bookworm-backports", "6.12")]
+    + [("6.18", "arm64", "trixie-backports", "7.3")],
+)
+def test_configuration_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, arch: str, suite: str, series: str
+) -> None:
+    """Of the suite and the series that the base names, the newest that is there without network."""
+
+    class Unreached(apt.Apt):
+        def newest(self, package: str) -> str:
+            raise apt.Unreachable(f"no network for {package}")
+
+    def private(suite: str, _kind: str, architecture: str) -> apt.Apt:
+        assert architecture == kind
+        asked.append(suite)
+        return Unreached()
+
+    asked: list[str] = []
+    kind = find_arch(arch).debian.rpartition("-")[2]
+    name = f"linux-config-{series}"
+    for version in (f"{series}.4-1", f"{series}.16-1"):
+        file = f"{version}/usr/src/{name}/config.{kind}_none_{kind}.xz"
+        place = tmp_path / f"config-{kind}" / file
+        place.parent.mkdir(parents=True)
+        place.write_bytes(lzma.compress(f"CONFIG_X=y\n# {version}\n".encode()))
+    monkeypatch.setattr(debian, "CACHE", tmp_path)
+    monkeypatch.setattr(debian, "want_apt", lambda: None)
+    monkeypatch.setattr(debian.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(apt, "private", private)
+    monkeypatch.setattr(apt, "Apt", Unreached)
+    lines = debian.configuration(load_base(base), find_arch(arch))
+    assert lines == ["CONFIG_X=y", f"# {series}.16-1"]
+    assert asked == ([suite] if suite else [])
