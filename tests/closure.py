@@ -43,7 +43,7 @@ def debians(arch: Arch) -> dict[str, Path]:
     def needed() -> tuple[apt.Apt, list[str]]:
         if not shutil.which("apt-get"):
             raise Skipped(f"this machine has no apt to get drgn for {arch.name} with")
-        its = apt.private(architecture=arch.debian.rpartition("-")[2])
+        its = apt.private(architecture=arch.dpkg)
         command = ["apt-get", *its.options, "-s", "-qq", "--no-install-recommends"]
         said = check([*command, "install", "python3-drgn"], wrong="apt knows no python3-drgn")
         return its, re.findall(r"^Inst (\S+)", said, re.MULTILINE)

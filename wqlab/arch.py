@@ -36,6 +36,11 @@ class Arch:
         return platform.machine() != self.uname
 
     @property
+    def dpkg(self) -> str:
+        """As Debian's packages name it: amd64, arm64."""
+        return self.debian.rpartition("-")[2]
+
+    @property
     def cross(self) -> str:
         """CROSS_COMPILE= of the kernel's make."""
         return self.tools if self.foreign else ""

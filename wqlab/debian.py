@@ -9,7 +9,6 @@ found for each affinity scope.
 import argparse
 import hashlib
 import lzma
-import platform
 import re
 import shutil
 import tempfile
@@ -114,10 +113,9 @@ def configuration(base: Base, arch: Arch) -> list[str]:
     if base.config:
         return configuration(load_base(base.config), arch)
     want_apt()
-    name, kind = f"linux-config-{base.series}", arch.debian.rpartition("-")[2]
-    own = arch is find_arch(platform.machine())
-    suite = base.suite or ("" if own else base.foreign)
-    if not suite and not own:
+    name, kind = f"linux-config-{base.series}", arch.dpkg
+    suite = base.suite or (base.foreign if arch.foreign else "")
+    if arch.foreign and not suite:
         raise Skipped(f"the machine's own apt has no {name} for {kind}")
     its_apt = apt.private(suite, "deb", kind) if suite else apt.Apt()
 

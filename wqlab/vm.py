@@ -155,7 +155,7 @@ def find_busybox(arch: Arch) -> Path:
                     f"no busybox for {arch.name}: this machine has no apt to get it with, "
                     f"put one that is linked statically at {place}"
                 )
-            its_apt = apt.private(architecture=arch.debian.rpartition("-")[2])
+            its_apt = apt.private(architecture=arch.dpkg)
             packages = its_apt.download("busybox-static", "")
             with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=CACHE) as folder:
                 apt.unpack(packages, Path(folder), "busybox-static")

@@ -2,6 +2,7 @@
 """wqlab debian, with a made-up apt. What it makes is booted in tests/boot/test_debian.py."""
 
 import lzma
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -198,7 +199,7 @@ def test_configuration_from_the_cache(
         return Unreached()
 
     asked: list[str] = []
-    kind = find_arch(arch).debian.rpartition("-")[2]
+    kind = find_arch(arch).dpkg
     name = f"linux-config-{series}"
     for version in (f"{series}.4-1", f"{series}.16-1"):
         file = f"{version}/usr/src/{name}/config.{kind}_none_{kind}.xz"
@@ -207,7 +208,7 @@ def test_configuration_from_the_cache(
         place.write_bytes(lzma.compress(f"CONFIG_X=y\n# {version}\n".encode()))
     monkeypatch.setattr(debian, "CACHE", tmp_path)
     monkeypatch.setattr(debian, "want_apt", lambda: None)
-    monkeypatch.setattr(debian.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(apt, "private", private)
     monkeypatch.setattr(apt, "Apt", Unreached)
     lines = debian.configuration(load_base(base), find_arch(arch))

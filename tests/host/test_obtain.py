@@ -273,7 +273,6 @@ def test_obtain_with_keys_that_are_too_old(project: Project, suite: str) -> None
 # Broken on purpose: the machine's own architecture asked for; got again each time.
 def test_busybox_of_another_architecture(project: Project, suite: str) -> None:
     arch = next(arch for arch in ARCHES if arch.foreign)
-    its_name = arch.debian.rpartition("-")[2]
     code = "from wqlab.arch import find_arch; from wqlab.vm import find_busybox; "
     code += f"print(find_busybox(find_arch('{arch.name}')))"
 
@@ -291,16 +290,16 @@ def test_busybox_of_another_architecture(project: Project, suite: str) -> None:
     write(work / "bin/busybox", "of another")
     write(
         work / "DEBIAN/control",
-        f"Package: busybox-static\nVersion: 1\nArchitecture: {its_name}\nMaintainer: A <a@b>\n"
+        f"Package: busybox-static\nVersion: 1\nArchitecture: {arch.dpkg}\nMaintainer: A <a@b>\n"
         "Description: x\n",
     )
-    deb = project.tmp / f"served/busybox-static_1_{its_name}.deb"
+    deb = project.tmp / f"served/busybox-static_1_{arch.dpkg}.deb"
     subprocess.run(["dpkg-deb", "-b", work, deb], check=True, capture_output=True)
     done = find(suite)
     assert (done.returncode, done.stdout) == (0, f"{place}\n"), done.stderr
     assert place.read_text() == "of another"
-    folder = cache(project) / f"apt-bookworm-{its_name}"
-    assert f'APT::Architecture "{its_name}";' in (folder / "apt.conf").read_text()
+    folder = cache(project) / f"apt-bookworm-{arch.dpkg}"
+    assert f'APT::Architecture "{arch.dpkg}";' in (folder / "apt.conf").read_text()
     assert "Suites: bookworm" in (folder / "sources.d/suite.sources").read_text()
     calls = apt_log(project)
     assert find(suite).stdout == done.stdout and apt_log(project) == calls
