@@ -229,9 +229,10 @@ def handle_signals() -> None:
 class Progress:
     """How far a number of steps has come, and how long the rest may take."""
 
-    def __init__(self, kinds: Sequence[str]) -> None:
+    def __init__(self, kinds: Sequence[str], at_once: int = 1) -> None:
         """`kinds` has one word for each step: those of the same kind take as long."""
         self.kinds = list(kinds)
+        self.at_once = at_once
         self.seconds: dict[str, list[float]] = {}
         self.done = 0
 
@@ -254,7 +255,7 @@ class Progress:
         known = [sum(self.seconds[k]) / len(self.seconds[k]) for k in rest if k in self.seconds]
         if len(known) < len(rest) / 2:
             return ", time left not known yet"
-        seconds = sum(known) / len(known) * len(rest)
+        seconds = sum(known) / len(known) * len(rest) / min(self.at_once, len(rest))
         if seconds < 90:
             return f", about {seconds:.0f} s left"
         return f", about {seconds / 60:.0f} min left"

@@ -172,9 +172,10 @@ def plan(args: argparse.Namespace) -> list[Task]:
 
 def boots(tasks: list[Task]) -> Iterator[Boot]:
     """The boots as they are done, with progress."""
-    progress = Progress([task.label for task in tasks])
-    for task, boot in side_by_side(Task.boot, tasks, tasks[0].kind.at_once):
-        step = progress.step(task.label, boot.seconds or 0, boot.passed)
+    at_once = tasks[0].kind.at_once
+    progress = Progress([task.kind.section for task in tasks], at_once)
+    for task, boot in side_by_side(Task.boot, tasks, at_once):
+        step = progress.step(task.kind.section, boot.seconds or 0, boot.passed)
         how = "pass" if boot.passed else boot.why
         say(f"{step} {task.label}: {how} in {boot.seconds} s{progress.left()}")
         yield boot

@@ -25,7 +25,7 @@ from wqlab.options import add_base, checked, names, numbers, output, positive
 from wqlab.places import BUILD
 from wqlab.problem import OK, Usage
 from wqlab.results import SCHEMA, Boot, Results, Run
-from wqlab.run import Progress, say, side_by_side
+from wqlab.run import CORES, Progress, say, side_by_side
 from wqlab.sim.emulator import emulator
 from wqlab.sim.machine import COSTS, Machine, find_machine
 from wqlab.sim.sensitivity import lines as sensitivity
@@ -137,7 +137,7 @@ def measure(tasks: list[Task]) -> list[Boot]:
     if done:
         say(f"{len(done)} of {plural(len(tasks), 'boot')} are kept from before")
     missing = {key: task for key, task in zip(keys, tasks, strict=True) if key not in done}
-    progress = Progress([task.machine.name for task in missing.values()])
+    progress = Progress([task.machine.name for task in missing.values()], CORES)
 
     def boot(key: str) -> tuple[Simulated, float]:
         task, out = missing[key], BUILD / "sim/now" / key
