@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from wqlab.problem import Problem, Skipped
-from wqlab.run import STARTED, end_all, terminated
+from wqlab.run import STARTED, end_all, terminated, time_left
 
 ALL = 1_000_000  # for Need.cores: as many as there are
 # MiB for what is made at the same time
@@ -343,5 +343,4 @@ class Farm:
         if not rest:
             return ""
         work = sum(seconds[need] * min(need.cores, self.cores) for need in rest)
-        left = max(work / self.cores, *(rank[need] for need in rest), 0)
-        return f", about {left:.0f} s left" if left < 90 else f", about {left / 60:.0f} min left"
+        return time_left(max(work / self.cores, *(rank[need] for need in rest), 0))

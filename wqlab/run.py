@@ -226,6 +226,13 @@ def handle_signals() -> None:
         signal.signal(number, terminated)
 
 
+def time_left(seconds: float) -> str:
+    """As ", about 3 min left"."""
+    if seconds < 90:
+        return f", about {seconds:.0f} s left"
+    return f", about {seconds / 60:.0f} min left"
+
+
 class Progress:
     """How far a number of steps has come, and how long the rest may take."""
 
@@ -255,7 +262,4 @@ class Progress:
         known = [sum(self.seconds[k]) / len(self.seconds[k]) for k in rest if k in self.seconds]
         if len(known) < len(rest) / 2:
             return ", time left not known yet"
-        seconds = sum(known) / len(known) * len(rest) / min(self.at_once, len(rest))
-        if seconds < 90:
-            return f", about {seconds:.0f} s left"
-        return f", about {seconds / 60:.0f} min left"
+        return time_left(sum(known) / len(known) * len(rest) / min(self.at_once, len(rest)))
