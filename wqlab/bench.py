@@ -16,7 +16,8 @@ Parts:
   time     throughput, latencies and kworkers of test_workqueue, in each mode and scope
   work     bursts and a single producer, with 1 us of work in each item
   limit    bursts with max_active=2, where every item that finishes lets another start
-  nodes    the same on two NUMA nodes, with max_active=2, 8 and no fewer than are in flight
+  nodes    the same on two NUMA nodes, with sixteen CPUs on four and eight as well, with
+           max_active=2, 8, one for each CPU and no fewer than are in flight
   sizes    as time, in scope cache_shard, for each size of --sizes
   native   much of that on User Mode Linux, not emulated, of kernels whose has several CPUs
 

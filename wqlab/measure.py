@@ -40,6 +40,7 @@ LOCK_TIMES = {
 
 PARTS = ("layout", "icount", "locks", "time", "work", "limit", "nodes", "sizes", "native")
 TIMED = PARTS[2:]
+NODES = ("nodes-2x*", "nodes-4x*", "nodes-8*")
 SECTIONS: dict[str, Section] = {"icount": "icount", "locks": "locks", "sizes": "sizes"}
 
 
@@ -76,16 +77,26 @@ def find_built(name: str, paths: list[Path]) -> Built:
     return Built(described, dict(zip(flavours, kernels, strict=True)))
 
 
-def timed_scenario(cpus: int, names: str = "bench-*") -> Scenario:
-    """The largest machine for measuring time that has no more CPUs than the host."""
+def largest(cpus: int, names: str) -> list[Scenario]:
+    """The largest machine of those names that has no more CPUs than the host, if there is one."""
     fitting = [
         scenario
         for path in (ROOT / "scenarios").glob(f"{names}.toml")
         if (scenario := load_scenario(path)).cpus <= cpus
     ]
-    if not fitting:
+    return sorted(fitting, key=lambda scenario: scenario.cpus)[-1:]
+
+
+def timed_scenario(cpus: int) -> Scenario:
+    """The machine for measuring time."""
+    if not (found := largest(cpus, "bench-*")):
         raise Problem("time cannot be measured on one CPU: at least two are needed")
-    return max(fitting, key=lambda scenario: scenario.cpus)
+    return found[0]
+
+
+def timed_nodes(cpus: int) -> list[Scenario]:
+    """The same with two, four and eight nodes, as far as the host has CPUs for them."""
+    return [found for names in NODES for found in largest(cpus, names)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +212,9 @@ def plan(
         if "limit" in parts:
             add("limit", timed, [{**bursts, "max_active": 2}], number)
         if "nodes" in parts:
-            nodes = timed_scenario(cpus, "nodes-2x*")
-            for limit in (2, 8, max(256, window * nodes.cpus)):
-                add("nodes", nodes, [{**bursts, "max_active": limit}], number)
+            for nodes in timed_nodes(cpus):
+                for limit in sorted({2, 8, nodes.cpus, max(256, window * nodes.cpus)}):
+                    add("nodes", nodes, [{**bursts, "max_active": limit}], number)
         if "native" in parts:
             # for a time, as in some cases it can't be told how many items there is time for
             own: Run = {"scopes": list(NATIVE), "secs": 1, "warmup": max(few // 10, 1)}

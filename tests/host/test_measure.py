@@ -15,7 +15,14 @@ import pytest
 from guests import line, make_kernel
 
 from wqlab import measure, results, vm
-from wqlab.measure import find_built, parse_lock_stat, plan, rows_of_boot, timed_scenario
+from wqlab.measure import (
+    find_built,
+    parse_lock_stat,
+    plan,
+    rows_of_boot,
+    timed_nodes,
+    timed_scenario,
+)
 from wqlab.module import PREFIX, parse_row
 from wqlab.places import ROOT
 from wqlab.problem import Problem
@@ -207,8 +214,13 @@ class TestPlan:
 
     def test_no_more_vcpus_than_cores(self, kernels: list[measure.Built]) -> None:
         assert [timed_scenario(cpus).cpus for cpus in (2, 3, 4, 12, 72)] == [2, 2, 4, 8, 32]
-        nodes = [timed_scenario(cpus, "nodes-2x*") for cpus in (2, 15, 16, 72)]
-        assert [(one.cpus, len(one.nodes)) for one in nodes] == [(2, 2), (2, 2), (16, 2), (16, 2)]
+        nodes = {
+            cpus: [(one.cpus, len(one.nodes)) for one in timed_nodes(cpus)]
+            for cpus in (2, 15, 16, 72)
+        }
+        assert nodes[2] == nodes[15] == [(2, 2)]
+        assert nodes[16] == [(16, 2), (16, 4), (16, 8)]
+        assert nodes[72] == [(16, 2), (64, 4), (16, 8)]
         with pytest.raises(Problem, match="cannot be measured on one CPU"):
             self.tasks(kernels, cpus=1)
         assert {t.part for t in self.tasks(kernels, cpus=1, parts=["icount"])} == {"icount"}
