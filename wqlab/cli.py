@@ -54,11 +54,17 @@ TASKS = {
 }
 
 
+def task_of(words: list[str]) -> str:
+    """The task of scripts/setup; what is counted may come after options."""
+    counted = (TASKS[name] for word in words[1:] if (name := f"{words[0]} {word}") in TASKS)
+    return next(counted, TASKS.get(words[0], "bench"))
+
+
 def set_up(words: list[str]) -> int | None:
     """Under scripts/wqlab, have scripts/setup install what the command needs. Where that is
     Python packages, go on with the Python that has them; a status other than None is the end."""
     setup = os.environ.pop("WQ_SETUP", "")
-    task = TASKS.get(" ".join(words[:2])) or TASKS.get(words[0], "bench")
+    task = task_of(words)
     if not setup or not task:
         return None
     with subprocess.Popen([setup, task]) as program:  # in our session: sudo may ask for a password

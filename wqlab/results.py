@@ -227,7 +227,7 @@ class Results:
     kernels: list[Kernel]
     boots: list[Boot]
     layouts: list[Layout] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what was to be measured and could not be
+    notes: list[str] = field(default_factory=list)  # such as what was not measured
 
     def machine(self, key: str) -> Machine:
         return next(machine for machine in self.machines if machine.id == key)

@@ -299,3 +299,19 @@ def test_what_builds_qemu_gets_what_that_takes() -> None:
     counted = {f"counts {name}" for name, kind in KINDS.items() if kind.simulated or kind.functions}
     with_qemu = {words for words, task in cli.TASKS.items() if task == "sim"}
     assert with_qemu == counted | {"mutants", "sim", "validate"}
+
+
+# Broken on purpose: only the first two words looked at.
+@pytest.mark.parametrize(
+    ("words", "task"),
+    [
+        ("counts hotplug", "sim"),
+        ("counts --boots 2 irqsoff --kernel a=b", "sim"),
+        ("counts peaks", "bench"),
+        ("bench --quick", "bench"),
+        ("sim --machine grace-72", "sim"),
+        ("local", ""),
+    ],
+)
+def test_options_may_come_before_what_is_counted(words: str, task: str) -> None:
+    assert cli.task_of(words.split()) == task

@@ -84,7 +84,7 @@ def text(results: Results, full: bool = False) -> str:
 
     add(builds_table(results), qemu_table(results), lost_table(results))
     if results.notes:
-        blocks.append(["not measured:", *(f"  {note}" for note in results.notes)])
+        blocks.append(["notes:", *(f"  {note}" for note in results.notes)])
     for panel in panels(results, "locks"):
         add(*lock_tables(panel))
     for panel in panels(results, "icount"):
