@@ -23,6 +23,7 @@ from wqlab.obtain import Source, kbuild_env, obtain
 from wqlab.places import BUILD, CACHE
 from wqlab.problem import FAILED, OK, Problem, Skipped, Usage
 from wqlab.run import lock, run, write_whole
+from wqlab.vm import UML_DIR
 
 SUITES = "*workqueue*"
 EXAMPLE = "example.example_simple_test"  # the others show what failing and skipping is
@@ -99,7 +100,7 @@ def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = 
         text = Path(folder) / "log"
         done = run(
             [
-                *(uml.kernel / UML.image, "mem=1G", "console=tty", "kunit_shutdown=halt"),
+                *(uml.kernel / UML.image, "mem=1G", UML_DIR, "console=tty", "kunit_shutdown=halt"),
                 *("kunit.enable=1", f"kunit.filter_glob={filter or uml.suites}", *append.split()),
             ],
             limit=LIMIT,

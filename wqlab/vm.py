@@ -40,6 +40,7 @@ from wqlab.scenario import (
 from wqlab.text import plural
 
 CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
+UML_DIR = "uml_dir=./"  # without it and HOME it may panic, for want of ~/.uml
 COMPLAINT = re.compile(r"(WARNING|BUG|KASAN|Oops|Kernel panic)\b.*:|INFO: ")  # of the kernel
 QUIT_LIMIT = 5  # seconds for QEMU to end by itself
 DUMP_LIMIT = 120  # seconds for drgn to read the memory
@@ -256,9 +257,9 @@ def uml_command(
     kernel: Kernel, scenario: Scenario, append: str, out: Path, ports: tuple[int, int]
 ) -> list[str]:
     """User Mode Linux on so many CPUs, all of one node, each in a pod of its own below that. It
-    has no monitor."""
-    command = [str(kernel.image), f"ncpus={scenario.cpus}", f"mem={scenario.memory}M"]
-    command += [f"initrd={out / 'initramfs.cpio'}", "noreboot", "seccomp=on"]
+    has no monitor, and is to be run in `out`: what it would leave in ~/.uml is there."""
+    command = [str(kernel.image.absolute()), f"ncpus={scenario.cpus}", f"mem={scenario.memory}M"]
+    command += [f"initrd={out.absolute() / 'initramfs.cpio'}", UML_DIR, "noreboot", "seccomp=on"]
     command += ["con=null", "ssl=null", f"ssl0=fd:{ports[0]},fd:{ports[0]}"]
     return [*command, *append.split()]
 
@@ -529,10 +530,10 @@ def boot(
     boot_args += [part for part in (scenario.append, append) if part]
     given = " ".join(boot_args)
     if kernel.arch is UML:
-        program, own_log = "User Mode Linux", out / "console.log"
+        program, own_log, where = "User Mode Linux", out / "console.log", out
         command = uml_command(kernel, scenario, given, out, ends)
     else:
-        program, own_log = "QEMU", out / "qemu.log"
+        program, own_log, where = "QEMU", out / "qemu.log", None
         command = qemu_command(kernel, scenario, accel, given, out, ends, emulator, present, serial)
     start = time.monotonic()
     deadline = start + (scenario.timeout if timeout is None else timeout)
@@ -555,7 +556,7 @@ def boot(
         with own_log.open("wb") as log, verdict_port, qmp_port, ExitStack() as stack:
             with verdict_end, qmp_end:
                 qemu = stack.enter_context(
-                    started(command, stdout=log, stderr=subprocess.STDOUT, pass_fds=ends)
+                    started(command, stdout=log, stderr=subprocess.STDOUT, pass_fds=ends, cwd=where)
                 )
             try:
                 verdict, reason = follow(verdict_port, deadline, asked, said)

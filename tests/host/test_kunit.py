@@ -2,13 +2,16 @@
 """How KUnit's results are read, by the kernel's own parser.
 
 Seen failing: without the [ERROR] lines of kunit.py, so that a kernel that died half-way passes;
-with the lines of a log taken for one document; with kunit.py's "" taken for a case.
+with the lines of a log taken for one document; with kunit.py's "" taken for a case; with User Mode Linux that isn't told where its files go.
 """
+
+import os
+from pathlib import Path
 
 import pytest
 from needs import SOURCE
 
-from wqlab.kunit import Case, Report, parse
+from wqlab.kunit import Case, Report, Uml, parse, run_uml
 from wqlab.obtain import Source
 
 pytestmark = pytest.mark.needs(SOURCE)
@@ -107,3 +110,27 @@ def test_lost_in_another_document_is_a_failure(made: Source, more: str) -> None:
 def test_nothing_is_a_failure(made: Source, text: str) -> None:
     report = parse(made.repo, text)
     assert report.lost and not report.passed and report.cases == ()
+
+
+# As User Mode Linux: its directory is ~/.uml unless it is told another one, beside which it logs.
+UML = """\
+#!/bin/sh
+place=~/.uml
+for word; do
+	case $word in uml_dir=*) place=${word#*=} ;; esac
+done
+mkdir -p "$place" && : >"$place/pid" && cat "$0.log"
+"""
+
+
+def test_nothing_is_left_at_home(
+    made: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "linux").write_text(UML)
+    (tmp_path / "linux").chmod(0o755)
+    (tmp_path / "linux.log").write_text(GOOD)
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    before = set(os.listdir())
+    assert run_uml(Uml(tmp_path, made, True)) == Report(CASES)
+    assert not list((tmp_path / "home").iterdir()) and set(os.listdir()) == before
