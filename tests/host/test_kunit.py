@@ -2,7 +2,8 @@
 """How KUnit's results are read, by the kernel's own parser.
 
 Seen failing: without the [ERROR] lines of kunit.py, so that a kernel that died half-way passes;
-with the lines of a log taken for one document; with kunit.py's "" taken for a case; with User Mode Linux that isn't told where its files go.
+with the lines of a log taken for one document; with kunit.py's "" taken for a case; with User Mode
+Linux that isn't told where its files go.
 """
 
 import os
@@ -112,7 +113,7 @@ def test_nothing_is_a_failure(made: Source, text: str) -> None:
     assert report.lost and not report.passed and report.cases == ()
 
 
-# As User Mode Linux: its directory is ~/.uml unless it is told another one, beside which it logs.
+# As User Mode Linux: its directory is ~/.uml unless it is told another one.
 UML = """\
 #!/bin/sh
 place=~/.uml
