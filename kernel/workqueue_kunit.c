@@ -2259,8 +2259,7 @@ static void item_starts_when_unplugged(struct kunit *test)
 
 struct flush {
 	struct work_struct	work;
-	struct work_struct	*target;	/* or ... */
-	struct workqueue_struct	*wq;
+	struct work_struct	*target;
 	struct completion	done;
 };
 
@@ -2272,11 +2271,34 @@ static void flush_fn(struct work_struct *work)
 	complete(&flush->done);
 }
 
+static void start_flush(struct flush *flush, struct work_struct *target)
+{
+	INIT_WORK_ONSTACK(&flush->work, flush_fn);
+	init_completion(&flush->done);
+	flush->target = target;
+	queue_work(system_dfl_wq, &flush->work);
+}
+
+/* until what is pending has a barrier */
+static void await_barrier(struct kunit *test, struct work_struct *target)
+{
+	unsigned long end = jiffies + patience(test);
+
+	while (!(*work_data_bits(target) & WORK_STRUCT_LINKED) && time_before(jiffies, end))
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_TRUE(test, *work_data_bits(target) & WORK_STRUCT_LINKED);
+}
+
+static void end_flush(struct flush *flush)
+{
+	flush_work(&flush->work);
+	destroy_work_on_stack(&flush->work);
+}
+
 /* an item that waits for one of another pool is flushed and meanwhile cancelled */
 static void flush_of_cancelled_item_ends(struct kunit *test)
 {
 	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
-	unsigned long end = jiffies + patience(test);
 	struct step first, second;
 	struct completion release;
 	struct flush flush;
@@ -2290,143 +2312,160 @@ static void flush_of_cancelled_item_ends(struct kunit *test)
 	set_nice(test, wq, -3);
 	queue_work(wq, &second.work);
 
-	INIT_WORK_ONSTACK(&flush.work, flush_fn);
-	init_completion(&flush.done);
-	flush.target = &second.work;
-	queue_work(system_dfl_wq, &flush.work);
-	while (!(*work_data_bits(&second.work) & WORK_STRUCT_LINKED) && time_before(jiffies, end))
-		schedule_timeout_uninterruptible(1);
+	start_flush(&flush, &second.work);
+	await_barrier(test, &second.work);
 	KUNIT_EXPECT_TRUE(test, cancel_work(&second.work));
 	complete_all(&release);
 	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
 
 	/* whatever is queued on that pool ends a flush that hangs */
 	queue_work(wq, &second.work);
-	flush_work(&flush.work);
-	destroy_work_on_stack(&flush.work);
+	end_flush(&flush);
 	end_step(&first);
 	end_step(&second);
 	destroy_workqueue(wq);
 }
 
-static void flush_workqueue_fn(struct work_struct *work)
-{
-	struct flush *flush = container_of(work, struct flush, work);
-
-	flush_workqueue(flush->wq);
-	complete(&flush->done);
-}
-
 /*
- * A worker flushes a workqueue whose last item ends, or is cancelled. It can be
- * pending, with nothing before it, as its worker still executes it for another one.
+ * An item that executes and is pending is flushed and then cancelled. The flush waits
+ * for the execution, also when an item of @other, if any, has kicked the pool.
  */
-static void end_flush(struct kunit *test, bool cancel)
+static void flush_executing(struct kunit *test, struct workqueue_struct *wq,
+			    struct workqueue_struct *other)
 {
-	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
-	struct flush flush = { .wq = alloc_workqueue("kunit", WQ_UNBOUND, 0) };
 	int cpu = cpumask_first(cpu_online_mask);
 	struct completion release;
+	struct step first, second;
+	struct flush flush;
+
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_work_on(cpu, wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	queue_work_on(cpu, wq, &first.work);
+
+	start_flush(&flush, &first.work);
+	await_barrier(test, &first.work);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&first.work));
+	if (other) {
+		queue_work_on(cpu, other, &second.work);
+		KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+	}
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flush.done, HZ / 20));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
+	end_flush(&flush);
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+	if (other)
+		destroy_workqueue(other);
+}
+
+static void flush_waits_for_execution(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	flush_executing(test, wq, NULL);
+}
+
+static void flush_waits_when_pool_is_kicked(struct kunit *test)
+{
+	static const unsigned int flags[] = { WQ_UNBOUND, WQ_HIGHPRI | WQ_PERCPU };
+	struct workqueue_struct *wq, *other;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		wq = alloc_workqueue("kunit", flags[i], 1);
+		other = alloc_workqueue("kunit_other", flags[i], 0);
+		KUNIT_ASSERT_NOT_NULL(test, wq);
+		KUNIT_ASSERT_NOT_NULL(test, other);
+		flush_executing(test, wq, other);
+	}
+	wq = alloc_ordered_workqueue("kunit", 0);
+	other = alloc_ordered_workqueue("kunit_other", 0);
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	flush_executing(test, wq, other);
+}
+
+/* the same with an item on the worklist, where the one that executes has the CPU */
+static void flush_waits_for_hog(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_percpu_workqueue();
+	unsigned long thresh = wq_cpu_intensive_thresh_us;
+	int cpu = cpumask_first(cpu_online_mask);
+	struct completion release;
+	struct flush flush;
 	struct step step;
 
-	KUNIT_ASSERT_NOT_NULL(test, other);
-	KUNIT_ASSERT_NOT_NULL(test, flush.wq);
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	wq_cpu_intensive_thresh_us = jiffies_to_usecs(STEP_LIMIT);
 	init_completion(&release);
 	init_step(&step, &release);
-	queue_work_on(cpu, cancel ? other : flush.wq, &step.work);
+	step.spin = true;
+	queue_work_on(cpu, wq, &step.work);
 	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
-	if (cancel)
-		queue_work_on(cpu, flush.wq, &step.work);
+	queue_work_on(cpu, wq, &step.work);
 
-	INIT_WORK_ONSTACK(&flush.work, flush_workqueue_fn);
-	init_completion(&flush.done);
-	queue_work(system_dfl_wq, &flush.work);
+	start_flush(&flush, &step.work);
+	await_barrier(test, &step.work);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&step.work));
+	/* from now on the CPU is no longer left to it */
+	wq_cpu_intensive_thresh_us = 1000;
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flush.done, HZ / 20));
-
-	if (cancel)
-		KUNIT_EXPECT_TRUE(test, cancel_work(&step.work));
-	else
-		complete_all(&release);
-	if (!wait_for_completion_timeout(&flush.done, patience(test))) {
-		KUNIT_FAIL(test, "the flush goes on");
-		complete(&flush.wq->first_flusher->done);
-	}
-	end_step(&step);
-	flush_work(&flush.work);
-	destroy_work_on_stack(&flush.work);
-	destroy_workqueue(flush.wq);
-	destroy_workqueue(other);
-}
-
-static void flush_of_workqueue_ends(struct kunit *test)
-{
-	end_flush(test, false);
-	end_flush(test, true);
-}
-
-struct watch {
-	struct worker_pool	*pool;
-	unsigned int		nr_odd;		/* times that a worker was neither */
-};
-
-static int watch_workers_fn(void *arg)
-{
-	struct watch *watch = arg;
-	struct worker_pool *pool = watch->pool;
-	struct worker *worker;
-	int nr_busy, bkt;
-
-	while (!kthread_should_stop()) {
-		raw_spin_lock_irq(&pool->lock);
-		nr_busy = 0;
-		hash_for_each(pool->busy_hash, bkt, worker, hentry)
-			nr_busy++;
-		if (!(pool->flags & POOL_MANAGER_ACTIVE) &&
-		    pool->nr_workers != pool->nr_idle + nr_busy)
-			watch->nr_odd++;
-		raw_spin_unlock_irq(&pool->lock);
-		cond_resched();
-	}
-	return 0;
-}
-
-/*
- * Whoever gets the lock of a pool finds each worker idle or executing a work item, also
- * where it ends a flush. put_unbound_pool() relies on that when the last pwq is gone.
- */
-static void workers_are_idle_or_busy(struct kunit *test)
-{
-	unsigned long end = jiffies + HZ / 2;
-	struct workqueue_struct *wq;
-	struct task_struct *task;
-	struct watch watch = {};
-	struct step step;
-
-	if (num_online_cpus() < 2)
-		kunit_skip(test, "needs two CPUs");
-
-	wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
-	KUNIT_ASSERT_NOT_NULL(test, wq);
-	set_nice(test, wq, -13);	/* a pool that nobody else uses */
-	init_step(&step, NULL);
-	queue_work(wq, &step.work);
-	flush_workqueue(wq);
-	rcu_read_lock();
-	watch.pool = get_work_pool(&step.work);
-	rcu_read_unlock();
-
-	task = kthread_run_on_cpu(watch_workers_fn, &watch, cpumask_last(cpu_online_mask),
-				  "kunit_watch/%u");
-	KUNIT_EXPECT_FALSE(test, IS_ERR(task));
-	while (!IS_ERR(task) && time_before(jiffies, end)) {
-		queue_work(wq, &step.work);
-		flush_workqueue(wq);
-	}
-	if (!IS_ERR(task))
-		kthread_stop(task);
-	KUNIT_EXPECT_EQ(test, watch.nr_odd, 0);
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
+	wq_cpu_intensive_thresh_us = thresh;
+	end_flush(&flush);
 	end_step(&step);
 	destroy_workqueue(wq);
+}
+
+/* an ordered workqueue's item executes in the old pool, is pending in the new one, and cancelled */
+static void flush_waits_for_old_pool(struct kunit *test)
+{
+	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
+	struct workqueue_struct *wq = alloc_ordered_workqueue("kunit", 0);
+	struct flush before, after;
+	struct step first, second;
+	struct completion release;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	set_nice(test, other, -5);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	set_nice(test, wq, -5);
+	queue_work(wq, &first.work);
+
+	start_flush(&before, &first.work);
+	await_barrier(test, &first.work);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&first.work));
+	start_flush(&after, &first.work);
+	queue_work(other, &second.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&before.done, HZ / 20));
+	KUNIT_EXPECT_FALSE(test, completion_done(&after.done));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&before.done, patience(test)));
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&after.done, patience(test)));
+
+	/* the barrier was counted as active and isn't any longer */
+	reinit_completion(&second.started);
+	queue_work(wq, &second.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+	end_flush(&before);
+	end_flush(&after);
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+	destroy_workqueue(other);
 }
 
 /* a pool is known not to execute an item, or to, without its lock */
@@ -2612,6 +2651,75 @@ static void item_starts_on_rescuer(struct kunit *test)
 	destroy_workqueue(wq);
 }
 
+/*
+ * An item that is activated by one of another pool, for a pool that has no idle worker:
+ * the rescuer is summoned if, and only if, none can be created.
+ */
+static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 1);
+	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
+	struct completion release, release_busy;
+	struct step first, second, busy;
+	struct pool_workqueue *pwq;
+	struct worker_pool *pool;
+	int failing;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	set_nice(test, other, -15);	/* a pool that nobody else uses, with one worker */
+	rcu_read_lock();
+	pool = unbound_pwq(other, raw_smp_processor_id())->pool;
+	rcu_read_unlock();
+	set_manager(pool, true);
+	init_completion(&release_busy);
+	init_step(&busy, &release_busy);
+	queue_work(other, &busy.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &busy));
+
+	for (failing = 0; failing <= 1; failing++) {
+		init_completion(&release);
+		init_step(&first, &release);
+		init_step(&second, NULL);
+		set_nice(test, wq, 0);
+		queue_work(wq, &first.work);
+		KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+		set_nice(test, wq, -15);
+		queue_work(wq, &second.work);
+		rcu_read_lock();
+		pwq = unbound_pwq(wq, raw_smp_processor_id());
+		rcu_read_unlock();
+		complete_all(&release);
+		if (failing)
+			KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+		else
+			KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started,
+									     HZ / 20));
+		KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->stats[PWQ_STAT_MAYDAY]), failing);
+		/* it starts the item that no worker was created for, and is on record */
+		if (!failing)
+			pool_mayday_timeout(&pool->mayday_timer);
+		KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+		timer_delete_sync(&pool->mayday_timer);
+		end_step(&first);
+		end_step(&second);
+	}
+
+	/* now there is an idle worker */
+	complete_all(&release_busy);
+	flush_work(&busy.work);
+	raw_spin_lock_irq(&pool->lock);
+	KUNIT_EXPECT_FALSE(test, need_to_create_worker(pool));
+	pwq_summon_rescuer(pwq);
+	pool->flags &= ~POOL_MAYDAY;
+	raw_spin_unlock_irq(&pool->lock);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->stats[PWQ_STAT_MAYDAY]), 1);
+	set_manager(pool, false);
+	end_step(&busy);
+	destroy_workqueue(wq);
+	destroy_workqueue(other);
+}
+
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
 /* an item that waits for one on a CPU that goes offline */
 static void item_starts_when_cpu_goes_offline(struct kunit *test)
@@ -2713,8 +2821,10 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_starts_when_another_hogs_cpu),
 	KUNIT_CASE(item_of_another_pool_starts),
 	KUNIT_CASE(flush_of_cancelled_item_ends),
-	KUNIT_CASE(flush_of_workqueue_ends),
-	KUNIT_CASE(workers_are_idle_or_busy),
+	KUNIT_CASE(flush_waits_for_execution),
+	KUNIT_CASE(flush_waits_when_pool_is_kicked),
+	KUNIT_CASE(flush_waits_for_hog),
+	KUNIT_CASE(flush_waits_for_old_pool),
 	KUNIT_CASE(item_may_be_executing),
 	KUNIT_CASE(executing_item_stays),
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
@@ -2724,6 +2834,7 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_starts_when_thawed),
 #endif
 	KUNIT_CASE(item_starts_on_rescuer),
+	KUNIT_CASE(item_of_another_pool_starts_on_rescuer),
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
 	KUNIT_CASE(item_starts_when_cpu_goes_offline),
 #endif

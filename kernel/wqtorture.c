@@ -14,7 +14,8 @@
  *   - each item runs as often as it was queued, less what was cancelled, and never
  *     in two places at once
  *   - a flush returns after all that was queued before it has ended or was cancelled,
- *     so does what cancels and waits, and what is disabled doesn't run
+ *     also when it executes and what is pending is cancelled; so does what cancels and
+ *     waits, and what is disabled doesn't run
  *
  * What is special about each of them:
  *
@@ -548,24 +549,16 @@ static void cancel_and_wait(struct item *item, bool (*cancel)(struct delayed_wor
 /*
  * One at a time: while a flush has taken the item off its timer and not yet queued it,
  * another one doesn't find it.
- *
- * If the item is executed and pending again, flush_work() waits behind what is pending.
- * When that is cancelled, it returns, while the execution before it may go on.
  */
 static void flush_item(struct item *item)
 {
-	int nr_cancelled, nr_due, nr;
+	int nr_due;
 
 	if (atomic_xchg(&item->flushing, 1))
 		return;
-	nr_cancelled = atomic_read(&item->nr_cancelled);
 	nr_due = atomic_read_acquire(&item->nr_due);
 	flush_delayed_work(&item->dwork);
-
-	nr = nr_cancels(item);
-	if (nr != nr_cancelled)
-		nr++;
-	check_done(item, "flushed", nr_due, nr);
+	check_done(item, "flushed", nr_due, nr_cancels(item));
 	atomic_set_release(&item->flushing, 0);
 }
 

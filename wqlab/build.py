@@ -44,7 +44,7 @@ MODULES = {
     "wqtorture": [ROOT / "kernel" / name for name in ("Kbuild", "wqtorture.c")],
     **{
         name: [ROOT / "guest" / name / file for file in ("Kbuild", f"{name}.c")]
-        for name in ("wqcrowd", "wqmany")
+        for name in ("wqcrowd", "wqflush", "wqmany", "wqreclaim")
     },
 }
 # Changed when the same input gives another result.
