@@ -191,7 +191,9 @@ class DebianKernel(Need):
         return vm.find_kernel(debian.prepare(load_base(default_base()), self.modules))
 
 
-TEST = Kernel("test", modules=("wqmany",))  # what is measured, with KUnit
+GUEST_MODULES = ("wqflush", "wqmany", "wqreclaim")
+TEST = Kernel("test", modules=GUEST_MODULES)  # what is measured, with KUnit
+STOCK = Kernel("test", patches=0, modules=(*GUEST_MODULES, "wqtorture"))
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")

@@ -23,6 +23,8 @@
 #include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/workqueue.h>
 
 #define LIMIT_MS	10000	/* for what has to happen */

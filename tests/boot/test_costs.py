@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from farm import Making, Need
-from needs import TEST, Kernel, Simulator
+from needs import STOCK, TEST, Kernel, Simulator
 
 from wqlab import results
 from wqlab.counts import calls
@@ -21,7 +21,6 @@ from wqlab.places import BUILD, ROOT
 from wqlab.scenario import find_scenario
 
 MACHINE = find_scenario("hotplug-512")
-STOCK = Kernel("test", 0, modules=("wqmany",))
 EACH = 2500  # instructions for a CPU of a workqueue that is resized
 
 Figures = dict[str, float]  # instructions, by what has changed

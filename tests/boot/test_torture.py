@@ -25,6 +25,7 @@ from needs import (
     OTHERS,
     RT,
     SLOWER,
+    STOCK,
     TEST,
     Boot,
     Kernel,
@@ -50,7 +51,6 @@ RUNS = {
 FAST_ONLY = ("nodes-4-60", "nodes-1")
 # User Mode Linux has one node, no CPUs that go offline, and cannot be frozen
 NATIVE_ONLY = ("bench-2-disturbed",)
-STOCK = Kernel("test", patches=0, modules=("wqtorture",))
 CULLING_FIND = Kernel("find", diff=CULLING)
 # of all runs only these
 FEW_RUNS = {STOCK: ("nodes-1",), CULLING_FIND: ("nodes-4-disturbed",), NATIVE: NATIVE_ONLY}

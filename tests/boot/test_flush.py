@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A flush doesn't return while the work item executes, whatever is done to the one that is pending:
+guest/wqflush, on each kind of workqueue. Stock's does on all but BH ones, which have one worker.
+
+Seen failing: each against the other kernel, and against a kernel that leaves barriers on the worklist.
+"""
+
+import pytest
+from needs import OTHERS, STOCK, TEST, Boot
+
+from wqlab.vm import Record
+
+MACHINE = "nodes-2x1"
+FLUSHES = ("flush_work", "flush_delayed_work")
+GRABS = ("cancel", "cancel_sync", "disable", "modify")
+KINDS = ("unbound", "unbound_worklist", "percpu", "percpu_worklist", "ordered", "bh")
+TRIED = {
+    (kind, flush, grab)
+    for kind in KINDS
+    for flush in FLUSHES
+    for grab in GRABS
+    if (kind, grab) != ("bh", "cancel_sync")
+}
+
+
+def verdicts(record: Record) -> dict[tuple[str, str, str], str]:
+    lines = [line.split()[1:] for line in record.lines if line.startswith("wqflush ")]
+    found = {(kind, flush, grab): verdict for kind, flush, grab, verdict in lines}
+    assert found.keys() == TRIED
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(kernel.name, marks=Boot(MACHINE, "flush", kernel).mark)
+        for kernel in (TEST, *OTHERS)
+    ],
+)
+def test_flush_waits(record: Record, name: str) -> None:
+    assert {case for case, verdict in verdicts(record).items() if verdict != "waits"} == set()
+
+
+@pytest.mark.tier("full")
+@pytest.mark.needs(Boot(MACHINE, "flush", STOCK))
+def test_flush_of_stock_returns_early(record: Record) -> None:
+    found = verdicts(record)
+    assert {case for case, verdict in found.items() if verdict == "early"} == {
+        case for case in found if case[0] != "bh"
+    }
