@@ -75,6 +75,8 @@ static void pods_partition_possible_cpus(struct kunit *test)
 /* fewer where what looks for other mistakes makes each take many times as long */
 #define NR_ORDERS	(IS_ENABLED(CONFIG_KASAN) || IS_ENABLED(CONFIG_KCSAN) || \
 			 IS_ENABLED(CONFIG_PROVE_LOCKING) ? 20 : 1000)
+#define LATE_MOVING	12	/* CPUs of the largest machine whose CPUs change places */
+#define NR_MOVING	(100 * NR_ORDERS)
 
 /* where a CPU sits */
 struct seat {
@@ -126,6 +128,7 @@ static void set_late_machine(struct late_machine *m, const struct late_machine *
 	m->topo.nr_cpus = nr_cores * m->nr_threads;
 	m->topo.nr_nodes = m->nr_nodes;
 	m->topo.possible = m->possible;
+	m->topo.online = m->online;
 	m->topo.node = m->node;
 	m->topo.id[WQ_TOPO_CORE] = m->core;
 	m->topo.id[WQ_TOPO_CLUSTER] = m->cluster;
@@ -291,6 +294,114 @@ static void late_siblings_find_each_other(struct kunit *test)
 	m->node[17] = NUMA_NO_NODE;
 	KUNIT_EXPECT_TRUE(test, late_online(m, 17));
 	KUNIT_EXPECT_EQ(test, m->node[17], 0);
+}
+
+/* once @cpu is online, those that it shares with are who its masks name, and no others */
+static bool late_cpu_fits(struct kunit *test, struct late_machine *m, int cpu)
+{
+	int level, other;
+
+	for (level = WQ_TOPO_CORE; level < WQ_TOPO_NODE; level++) {
+		int key = wq_topo_key(&m->topo, level, cpu);
+
+		for_each_set_bit(other, m->online, LATE_CPUS) {
+			bool share = wq_topo_key(&m->topo, level, other) == key;
+
+			if (share == late_share(m, level, cpu, other))
+				continue;
+			KUNIT_FAIL(test, "%s, level %d: CPUs %d and %d %s", m->name, level, cpu,
+				   other, share ? "share a pod" : "share none");
+			return false;
+		}
+	}
+	return true;
+}
+
+static void late_swap(struct late_machine *m, int a, int b)
+{
+	__clear_bit(a, m->online);
+	__clear_bit(b, m->online);
+	swap(m->seats[a], m->seats[b]);
+}
+
+/* CPUs change places while they are offline, also the one after whom a pod is numbered */
+static void cpus_leave_pods(struct kunit *test)
+{
+	static const int swapped[][2] = { { 1, 2 }, { 0, 3 }, { 0, 1 }, { 2, 3 } };
+	static const struct late_machine machine = { "2 LLCs of 2", 1, 2, 2, 1, true };
+	struct late_machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	int i, cpu;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	set_late_machine(m, &machine);
+	for (cpu = 0; cpu < 4; cpu++)
+		late_online(m, cpu);
+	late_pods_fit(test, m);
+
+	for (i = 0; i < ARRAY_SIZE(swapped); i++) {
+		int a = swapped[i][0], b = swapped[i][1];
+		bool elsewhere = m->seats[a].llc != m->seats[b].llc;
+
+		late_swap(m, a, b);
+		KUNIT_EXPECT_EQ(test, late_online(m, a), elsewhere);
+		late_cpu_fits(test, m, a);
+		KUNIT_EXPECT_EQ(test, late_online(m, b), elsewhere);
+		late_pods_fit(test, m);
+	}
+}
+
+/* a machine of up to 12 CPUs, most of which come online, go offline and change places */
+static bool shuffle_late_machine(struct kunit *test, struct late_machine *m, struct rnd_state *rnd)
+{
+	struct late_machine machine = {
+		.name = "random machine",
+		.nr_nodes = 1 + prandom_u32_state(rnd) % 2,
+		.nr_llcs = 1 + prandom_u32_state(rnd) % 2,
+		.nr_cores = 1 + prandom_u32_state(rnd) % 3,
+		.nr_threads = 1,
+		.clusters = prandom_u32_state(rnd) % 2,
+	};
+	int nr, i;
+
+	if (machine.nr_nodes * machine.nr_llcs * machine.nr_cores <= LATE_MOVING / 2)
+		machine.nr_threads = 1 + prandom_u32_state(rnd) % 2;
+	set_late_machine(m, &machine);
+	nr = m->topo.nr_cpus;
+
+	for (i = 0; i < 3 * nr; i++) {
+		int cpu = prandom_u32_state(rnd) % nr;
+
+		/* also what CPUs share that stay online may change */
+		if (!(prandom_u32_state(rnd) % 4))
+			swap(m->seats[cpu], m->seats[prandom_u32_state(rnd) % nr]);
+		if (__test_and_clear_bit(cpu, m->online))
+			continue;
+		late_online(m, cpu);
+		if (!late_cpu_fits(test, m, cpu))
+			return false;
+	}
+	/* nothing changes anymore, and all come online or back */
+	for (i = 0; i < nr; i++) {
+		__clear_bit(i, m->online);
+		late_online(m, i);
+		if (!late_cpu_fits(test, m, i))
+			return false;
+	}
+	return late_pods_fit(test, m);
+}
+
+/* Catches pods that span CPUs which the masks of the latest one of them separate. */
+static void pods_of_moving_cpus(struct kunit *test)
+{
+	struct late_machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	struct rnd_state rnd;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	kunit_info(test, "%d machines from seed %d\n", NR_MOVING, RANDOM_SEED);
+	prandom_seed_state(&rnd, RANDOM_SEED);
+	for (i = 0; i < NR_MOVING && shuffle_late_machine(test, m, &rnd); i++)
+		cond_resched();
 }
 
 struct where {
@@ -946,12 +1057,15 @@ static void shards_of_clusters(struct kunit *test)
 static void late_cpu_takes_few_steps(struct kunit *test)
 {
 	struct machine *m = alloc_machine(test, MANY_CPUS);
-	unsigned long *llcs[MANY_LLCS], *core, steps, most = 0;
+	unsigned long *llcs[MANY_LLCS], *core, *online, steps, most = 0;
 	const unsigned long *mates[WQ_TOPO_NODE];
 	int cpu, llc, level;
 
 	core = kunit_kcalloc(test, BITS_TO_LONGS(MANY_CPUS), sizeof(long), GFP_KERNEL);
+	online = kunit_kcalloc(test, BITS_TO_LONGS(MANY_CPUS), sizeof(long), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, core);
+	KUNIT_ASSERT_NOT_NULL(test, online);
+	m->topo.online = online;
 	for (llc = 0; llc < MANY_LLCS; llc++) {
 		llcs[llc] = kunit_kcalloc(test, BITS_TO_LONGS(MANY_CPUS), sizeof(long),
 					  GFP_KERNEL);
@@ -977,6 +1091,7 @@ static void late_cpu_takes_few_steps(struct kunit *test)
 		/* data_race: nobody else counts now */
 		steps = data_race(wq_topo_steps);
 		KUNIT_ASSERT_TRUE(test, wq_topo_place(&m->topo, cpu, llc / 8, mates));
+		__set_bit(cpu, online);
 		if (cpu % 100 && cpu < MANY_CPUS - 1)
 			continue;
 		for (level = WQ_TOPO_CORE; level < WQ_TOPO_NR_LEVELS; level++)
@@ -2021,6 +2136,8 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(pods_partition_possible_cpus),
 	KUNIT_CASE(pods_of_late_cpus),
 	KUNIT_CASE(late_siblings_find_each_other),
+	KUNIT_CASE(cpus_leave_pods),
+	KUNIT_CASE(pods_of_moving_cpus),
 	KUNIT_CASE(strict_workers_stay_in_pod),
 	KUNIT_CASE(ending_item_keeps_pwq_busy),
 	KUNIT_CASE(shards_of_real_machines),
@@ -2315,8 +2432,9 @@ static void flush_of_cancelled_item_ends(struct kunit *test)
 	start_flush(&flush, &second.work);
 	await_barrier(test, &second.work);
 	KUNIT_EXPECT_TRUE(test, cancel_work(&second.work));
-	complete_all(&release);
+	/* and doesn't wait for the other item */
 	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
+	complete_all(&release);
 
 	/* whatever is queued on that pool ends a flush that hangs */
 	queue_work(wq, &second.work);
