@@ -236,10 +236,39 @@ find_python() {
 	die "Python 3.11 or newer is needed, and python3 here is $(python3 -V 2>&1 || :)"
 }
 
-# read_series DIR: sets PATCHES to the patches of DIR, in order.
+# read_series DIR [FIT...]: sets PATCHES to the patches of DIR, in order. A folder of DIR has some of
+# them in another form, under the same names, for other kernels. It is used where the command FIT,
+# which is given its patches, says that they fit.
 # shellcheck disable=SC2034
 read_series() {
-	mapfile -t PATCHES < <(find "$1" -maxdepth 1 -name '*.patch' 2>/dev/null | sort)
+	local series=$1 folder other i
+	shift
+
+	mapfile -t PATCHES < <(find "$series" -maxdepth 1 -name '*.patch' 2>/dev/null | sort)
+	(($#)) || return 0
+	while IFS= read -r folder; do
+		"$@" "$folder"/*.patch &>/dev/null || continue
+		for i in "${!PATCHES[@]}"; do
+			other=$folder/${PATCHES[i]##*/}
+			[[ ! -e $other ]] || PATCHES[i]=$other
+		done
+	done < <(other_forms "$series")
+}
+
+# other_forms DIR: the folders of DIR with patches in another form.
+other_forms() {
+	find "$1" -mindepth 2 -maxdepth 2 -name '*.patch' -printf '%h\n' 2>/dev/null | sort -u
+}
+
+# base_takes TREE PATCH...: the patches apply to the commit `base` of TREE.
+base_takes() {
+	local index status=0
+
+	index=$(mktemp -u)
+	GIT_INDEX_FILE=$index git -C "$1" read-tree base &&
+		GIT_INDEX_FILE=$index git -C "$1" apply --cached --check "${@:2}" || status=1
+	rm -f "$index"
+	return "$status"
 }
 
 # am TREE PATCH...: commits the patches in TREE. On failure TREE is left
@@ -260,9 +289,9 @@ am() {
 # The work tree of the series (scripts/tree, scripts/refresh) remembers which
 # patches it last agreed with, and at which commit.
 
-# series_id DIR: a name for the contents of DIR's patches.
+# series_id DIR: a name for the contents of DIR's patches, in all forms.
 series_id() {
-	(cd "$1" 2>/dev/null && find . -maxdepth 1 -name '*.patch' -print0 | sort -z |
+	(cd "$1" 2>/dev/null && find . -maxdepth 2 -name '*.patch' -print0 | sort -z |
 		xargs -0r sha256sum) | sha256sum | cut -d ' ' -f 1
 }
 

@@ -51,11 +51,19 @@ class Base:
     is_source: bool = False  # a source package of the suite, whose orig tarball is taken
     config: str = ""  # the base with the configuration of Debian's to compile it in; "" is itself
     foreign: str = ""  # the suite with other architectures' packages, where `suite` is ""
+    forms: tuple[Path, ...] = ()  # those of `other_forms` that are for its source
 
     @cached_property
     def patches(self) -> list[Patch]:
-        found = sorted((PATCHES / self.name).glob("*.patch"))
-        return [Patch(number, path) for number, path in enumerate(found, 1)]
+        found = {path.name: path for path in sorted((PATCHES / self.name).glob("*.patch"))}
+        for folder in self.forms:
+            found |= {path.name: path for path in folder.glob("*.patch") if path.name in found}
+        return [Patch(number, path) for number, path in enumerate(found.values(), 1)]
+
+    @property
+    def other_forms(self) -> list[Path]:
+        """Folders with some of its patches in another form, under the same names."""
+        return sorted({path.parent for path in (PATCHES / self.name).glob("*/*.patch")})
 
 
 def version_key(version: str) -> list[int]:

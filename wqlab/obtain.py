@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -462,6 +462,13 @@ def take_commit(ksrc: Path, head: str, part: Path, what: str) -> None:
 # --- the command ----------------------------------------------------------------------------
 
 
+def takes(repo: Path, form: Path) -> bool:
+    """Whether the patches in this other form are for this source: they apply to it."""
+    patches = sorted(form.glob("*.patch"))
+    done = run(["git", "-C", repo, "apply", "--check", *patches], limit=120, env=git_env())
+    return not done.status
+
+
 def obtain(base: Base, ksrc: Path | None = None) -> Source:
     """The source of a base, from apt or from KSRC."""
     ksrc = ksrc and ksrc.resolve()
@@ -472,6 +479,7 @@ def obtain(base: Base, ksrc: Path | None = None) -> Source:
         for work in WORK.glob("*/"):
             if work.name not in there:
                 remove(work)
+    base = replace(base, forms=tuple(form for form in base.other_forms if takes(repo, form)))
     if not ksrc:
         return Source(base, repo, repo.name)
     version = kernel_version(repo, f"KSRC={ksrc}")

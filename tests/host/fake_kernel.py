@@ -173,6 +173,23 @@ class Project:
         return f"{path.parent}:{os.environ['PATH']}"
 
 
+OLDER = lines("wq", {10: "older\n"})  # kernel/workqueue.c of an older kernel
+
+
+def add_form(project: Project) -> Path:
+    """The first patch in another form, for kernels with OLDER."""
+    first = min(project.patches.glob("*.patch"))
+    form = project.patches / "before-6.12.110" / first.name
+    write(form, first.read_text().replace("-wq line 10\n", "-older\n"))
+    return form
+
+
+def make_older(project: Project) -> None:
+    """The base is such a kernel."""
+    project.commit(project.base, "linux 6.12.109", **{"kernel/workqueue.c": OLDER})
+    project.git(project.base, "tag", "-f", "base")
+
+
 def make_project(tmp: Path) -> Project:
     shutil.copytree(template().name, tmp, symlinks=True, dirs_exist_ok=True)
     return Project(tmp / "project", tmp / "base")

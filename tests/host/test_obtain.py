@@ -10,7 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_kernel import BASE, Project, lines, make_project, snapshot, write
+from fake_kernel import (
+    BASE,
+    Project,
+    add_form,
+    lines,
+    make_older,
+    make_project,
+    snapshot,
+    write,
+)
 
 from wqlab.arch import ARCHES
 
@@ -617,6 +626,18 @@ def test_checkout_of_some_patches(project: Project) -> None:
     assert checkout(project, "3", PATH=path)[1].returncode == 1
     assert checkout(project, "3")[1].returncode == 0
     assert "int d;" in (tree / "lib/test_workqueue.c").read_text()
+
+
+# Broken on purpose: the form for other kernels left out; taken for all kernels.
+@pytest.mark.parametrize("older", [False, True])
+def test_checkout_takes_the_form_that_fits(project: Project, older: bool) -> None:
+    add_form(project)
+    if older:
+        make_older(project)
+    for number in ("1", "all"):
+        trees, done = checkout(project, number)
+        assert done.returncode == 0, done.stderr
+        assert "one\n" in (trees[0] / "kernel/workqueue.c").read_text()
 
 
 # Broken on purpose: the number not checked; git am left under way.

@@ -10,7 +10,9 @@ from fake_kernel import (
     NEW_FILE,
     ODD_CONFIG,
     Project,
+    add_form,
     lines,
+    make_older,
     odd_home,
     snapshot,
     write,
@@ -275,3 +277,67 @@ def test_failing_format_patch_writes_nothing(project: Project, tree: Path) -> No
     path = project.shim("git", '[[ $* != *format-patch* ]] || exit 1; exec "$REAL" "$@"')
     assert project.run("refresh", PATH=path).returncode == 1
     assert ours(project) == before and not list((project.top / "patches").glob(".*"))
+
+
+# Broken on purpose: the other form not looked for; both forms written from the tree; the folder
+# left out of what a tree remembers of the patches.
+@pytest.mark.parametrize("older", [False, True])
+def test_patch_in_two_forms(project: Project, older: bool) -> None:
+    form = add_form(project)
+    main = project.patches / form.name
+    if older:
+        make_older(project)
+    before = ours(project)
+    assert project.run("tree").returncode == 0
+    assert (project.tree / "kernel/workqueue.c").read_text() == lines(
+        "wq", {10: "one\n", 11: "two\n"}
+    )
+    refresh(project)
+    after = ours(project)
+    # Context and blobs of both are the kernel's: only those of the tree's own are written.
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {f"{form.parent.name}/{form.name}"} if older else not changed
+
+    # A change reaches one of the two, and says that there's another one.
+    kept = (main if older else form).read_text()
+    changes = {2: "first\n", 10: "one\n", 11: "two\n"}
+    write(project.tree / "kernel/workqueue.c", lines("wq", changes))
+    project.git(project.tree, "commit", "-qa", "--fixup=HEAD~2")
+    project.git(project.tree, "-c", "sequence.editor=true", "rebase", "-qi", "--autosquash", "base")
+    done = project.run("refresh")
+    assert done.returncode == 0, done.stderr
+    assert "is the other form of a patch that has changed" in done.stderr
+    assert (main if older else form).read_text() == kept
+    assert "+first\n" in (form if older else main).read_text()
+
+    write(form, form.read_text() + "\n")
+    assert "patches/6.12 has changed" in project.run("tree").stderr
+
+
+# Broken on purpose: the other form found by its whole name; not moved along.
+@pytest.mark.parametrize("older", [False, True])
+def test_form_of_a_patch_that_has_another_number(project: Project, older: bool) -> None:
+    form = add_form(project)
+    texts = {False: (project.patches / form.name).read_text(), True: form.read_text()}
+    if older:
+        make_older(project)
+    assert project.run("tree").returncode == 0
+    tree, head = project.tree, project.git(project.tree, "rev-parse", "HEAD")
+    project.git(tree, "reset", "-q", "--hard", "base")
+    project.commit(tree, "workqueue: Zero", Kbuild="zero\n")
+    project.git(tree, "cherry-pick", f"base..{head}")
+    refresh(project)
+    name = form.name.replace("0001", "0002")
+    assert [path.name for path in form.parent.iterdir()] == [name]
+    assert len(list(project.patches.glob("*.patch"))) == 4
+    kept = project.patches / name if older else form.parent / name
+    assert kept.read_text() == texts[not older]
+
+
+# Broken on purpose: a form left to nobody.
+def test_form_of_a_patch_that_is_gone(project: Project) -> None:
+    add_form(project)
+    assert project.run("tree").returncode == 0
+    project.git(project.tree, "reset", "-q", "--hard", "base")
+    project.commit(project.tree, "workqueue: Another title", Kbuild="zero\n")
+    refused(project, "which is another form of one")
