@@ -139,7 +139,7 @@ default_base() {
 	list_bases | sed -n 1p
 }
 
-# load_base BASE: sets PACKAGE, SERIES, MINIMUM, and SUITE ('' is apt's own choice).
+# load_base BASE: sets PACKAGE, SERIES, MINIMUM, NEWEST, and SUITE ('' is apt's own choice).
 # shellcheck disable=SC2034
 load_base() {
 	local known
@@ -152,6 +152,11 @@ load_base() {
 	fi
 	known=$(list_bases | paste -sd ' ')
 	wrong "unknown base '$1': the bases are: $known"
+}
+
+# older_than VERSION OTHER: of kernels.
+older_than() {
+	[[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]
 }
 
 # git_env: from here on git reads no configuration but a repository's own, the

@@ -47,6 +47,7 @@ class Base:
     package: str  # Debian's, of the source
     series: str  # as 6.12
     minimum: str  # the oldest version that the series is known to fit
+    newest: str  # the newest that it was tried on
     suite: str = ""  # Debian's, to take the package from; "" is whatever apt has
     is_source: bool = False  # a source package of the suite, whose orig tarball is taken
     config: str = ""  # the base with the configuration of Debian's to compile it in; "" is itself
@@ -96,8 +97,8 @@ def load_base(name: str) -> Base:
             package, suite = values["SOURCE"], values["SUITE"]
         else:
             package, suite = values["PACKAGE"], values.get("SUITE", "")
-        series, minimum = values["SERIES"], values["MINIMUM"]
+        series, minimum, newest = values["SERIES"], values["MINIMUM"], values["NEWEST"]
         config, foreign = values.get("CONFIG", ""), values.get("FOREIGN", "")
-        return Base(name, package, series, minimum, suite, is_source, config, foreign)
+        return Base(name, package, series, minimum, newest, suite, is_source, config, foreign)
     except KeyError as error:
         raise Problem(f"bases/{name} has no {error}") from None

@@ -485,6 +485,8 @@ def obtain(base: Base, ksrc: Path | None = None) -> Source:
     version = kernel_version(repo, f"KSRC={ksrc}")
     if version_key(version) < version_key(base.minimum):
         say(f"KSRC={ksrc} is {version}: the series is known to fit {base.minimum} and newer")
+    elif version_key(version)[:3] > version_key(base.newest):
+        say(f"KSRC={ksrc} is {version}: the newest that the series was tried on is {base.newest}")
     return Source(base, repo, version)
 
 
