@@ -533,3 +533,73 @@ def test_git_am_takes_the_glob_as_it_is(project: Project, ksrc: Path) -> None:
         check=True,
     )
     assert len(subjects(project, ksrc)) == 3
+
+
+HEADER = "include/linux/workqueue.h"
+SCOPES = "\tWQ_AFFN_CACHE,\n\tWQ_AFFN_NUMA,\n"
+MORE_SCOPES = "\tWQ_AFFN_CACHE,\n\tWQ_AFFN_CACHE_SHARD,{}\n\tWQ_AFFN_NUMA,\n"
+
+
+def add_shards(project: Project, ksrc: Path) -> Path:
+    """A series that adds cache_shard, after a patch of 0001; its patch that does so."""
+    project.commit(project.base, "scopes", **{HEADER: SCOPES})
+    project.git(ksrc, "pull", "-q")
+    project.git(ksrc, "checkout", "-q", "-b", "adds")
+    project.commit(ksrc, "workqueue: Add shards", **{HEADER: MORE_SCOPES.format("")})
+    project.git(ksrc, "format-patch", "-q", "-1", "--start-number=4", "-o", project.patches)
+    project.git(ksrc, "checkout", "-q", "linux")
+    return max(project.patches.glob("*.patch"))
+
+
+# Broken on purpose: no such advice; a command that lists one commit, or all; the oldest first.
+def test_cache_shard_that_is_there_already(project: Project, ksrc: Path) -> None:
+    add_shards(project, ksrc)
+    project.commit(ksrc, "add the scope", **{HEADER: MORE_SCOPES.format("/* theirs */")})
+    project.commit(ksrc, "something else", **{"kernel/workqueue.c": lines("wq", {40: "else\n"})})
+    text = lines("wq", {12: "a Shard\n", 40: "else\n"})
+    project.commit(ksrc, "make it the default", **{"kernel/workqueue.c": text})
+    text = lines("wq", {12: "a better shard\n", 40: "else\n"})
+    project.commit(ksrc, "fix it", **{"kernel/workqueue.c": text})
+    before = snapshot(ksrc)
+    done = project.run("apply", "--check", ksrc)
+    assert done.returncode == 1 and snapshot(ksrc) == before
+    [error] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert "(Linux 6.12.117) has cache_shard already" in error and error.endswith("was changed")
+
+    command = error.split("try again: ")[1].split(";")[0]
+    listed = subprocess.run(
+        command, shell=True, text=True, capture_output=True, check=True, env=project.env()
+    ).stdout.splitlines()
+    assert [line.split(" ", 1)[1] for line in listed] == [
+        "fix it", "make it the default", "add the scope",
+    ]  # fmt: skip
+    project.git(ksrc, "revert", "--no-edit", *(line.split()[0] for line in listed))
+    done = project.run("apply", "--check", ksrc)
+    assert (done.returncode, done.stdout) == (0, "applies\n"), done.stderr
+
+
+# Broken on purpose: git's command shown for a source that is none.
+def test_cache_shard_in_an_unpacked_source(project: Project, ksrc: Path) -> None:
+    add_shards(project, ksrc)
+    shutil.rmtree(ksrc / ".git")
+    write(ksrc / HEADER, MORE_SCOPES.format("/* theirs */"))
+    done = project.run("apply", ksrc, project.tmp / "dest")
+    assert done.returncode == 1 and not (project.tmp / "dest").exists()
+    [error] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert "has cache_shard already" in error and "without the distribution's patches" in error
+    assert "git -C" not in error
+
+
+# Broken on purpose: said of each source that has it; said of each that a patch does not fit.
+@pytest.mark.parametrize("ours", [False, True])
+def test_other_conflicts_are_not_put_down_to_cache_shard(
+    project: Project, ksrc: Path, ours: bool
+) -> None:
+    adding = add_shards(project, ksrc)
+    if ours:
+        project.git(ksrc, "am", "-q", adding)
+    misfit(ksrc)
+    project.git(ksrc, "commit", "-qam", "elsewhere")
+    done = project.run("apply", "--check", ksrc)
+    assert done.returncode == 1 and "cache_shard" not in done.stderr
+    assert "does not apply to" in done.stderr
