@@ -2586,6 +2586,80 @@ static void flush_waits_for_old_pool(struct kunit *test)
 	destroy_workqueue(other);
 }
 
+struct holder {
+	raw_spinlock_t		*lock;
+	bool			held;
+	bool			release;	/* tells it to */
+};
+
+static int hold_lock_fn(void *arg)
+{
+	struct holder *holder = arg;
+	int us;
+
+	raw_spin_lock_irq(holder->lock);
+	WRITE_ONCE(holder->held, true);
+	for (us = 0; us < 5000000 && !READ_ONCE(holder->release); us++)
+		udelay(1);
+	raw_spin_unlock_irq(holder->lock);
+	return 0;
+}
+
+static int flush_thread_fn(void *arg)
+{
+	struct flush *flush = arg;
+
+	flush_work(flush->target);
+	complete(&flush->done);
+	return 0;
+}
+
+/* while a flush waits for the lock of the pool that executes an item, it's queued for another one */
+static void flush_looks_again(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_ordered_workqueue("kunit", 0);
+	int here = cpumask_first(cpu_online_mask), us;
+	int there = cpumask_last(cpu_online_mask);
+	struct holder holder = {};
+	struct completion release;
+	struct flush flush = {};
+	struct step step;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	if (num_online_cpus() < 3) {
+		destroy_workqueue(wq);
+		kunit_skip(test, "needs three CPUs");
+	}
+	set_nice(test, wq, -6);		/* pools that nobody else uses */
+	init_completion(&release);
+	init_step(&step, &release);
+	queue_work(wq, &step.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
+	rcu_read_lock();
+	holder.lock = &get_work_pool(&step.work)->lock;
+	rcu_read_unlock();
+	set_nice(test, wq, -5);
+
+	init_completion(&flush.done);
+	flush.target = &step.work;
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(hold_lock_fn, &holder, there,
+							   "kunit_hold/%u")));
+	for (us = 0; us < 5000000 && !READ_ONCE(holder.held); us += 1000)
+		usleep_range(1000, 1100);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(flush_thread_fn, &flush, here,
+							   "kunit_flush/%u")));
+	for (us = 0; us < 5000000 && !raw_spin_is_contended(holder.lock); us += 1000)
+		usleep_range(1000, 1100);
+	KUNIT_EXPECT_TRUE(test, raw_spin_is_contended(holder.lock));
+	queue_work(wq, &step.work);
+	WRITE_ONCE(holder.release, true);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flush.done, HZ / 20));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
+	end_step(&step);
+	destroy_workqueue(wq);
+}
+
 /* a pool is known not to execute an item, or to, without its lock */
 static void item_may_be_executing(struct kunit *test)
 {
@@ -2943,6 +3017,7 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(flush_waits_when_pool_is_kicked),
 	KUNIT_CASE(flush_waits_for_hog),
 	KUNIT_CASE(flush_waits_for_old_pool),
+	KUNIT_CASE(flush_looks_again),
 	KUNIT_CASE(item_may_be_executing),
 	KUNIT_CASE(executing_item_stays),
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
