@@ -11,12 +11,13 @@ import pytest
 from farm import Making, Need
 from needs import STOCK, TEST, Boot, Kernel
 
+from wqlab.counts.reclaim import RECLAIM, counts
+from wqlab.scenario import find_scenario
 from wqlab.vm import Record
 
-MACHINE, SECS = "nodes-2x1", 10
-APPEND = f"reclaim.secs={SECS}"
+MACHINE = "nodes-2x1"
 BOOTS: dict[Kernel, Boot] = {
-    kernel: Boot(MACHINE, "reclaim", kernel, APPEND) for kernel in (TEST, STOCK)
+    kernel: Boot(MACHINE, RECLAIM.job, kernel, RECLAIM.append) for kernel in (TEST, STOCK)
 }
 LEAST = 300.0  # items per second; it's 20 if the rescuer waits for the next mayday each time
 SPREAD = 0.9  # of stock's, in which one boot differs from another
@@ -25,8 +26,8 @@ SPREAD = 0.9  # of stock's, in which one boot differs from another
 def rate(record: Record) -> float:
     """Items per second."""
     assert record.verdict == "pass", f"{record.verdict}: {record.reason}"
-    [line] = (line.split() for line in record.lines if line.startswith("reclaim "))
-    return int(line[1]) / float(line[2])
+    [count] = counts(find_scenario(record.scenario), record.lines)
+    return float(count.figures["rescued_per_sec"])
 
 
 @dataclass(frozen=True)

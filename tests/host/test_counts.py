@@ -22,7 +22,7 @@ from made_traces import REST, UNDER, trace, wakeup
 
 from wqlab import counts, vm
 from wqlab.arch import ARCHES
-from wqlab.counts import calls, costs, hotplug, irqsoff, peaks, wakeups
+from wqlab.counts import calls, costs, hotplug, irqsoff, peaks, reclaim, wakeups
 from wqlab.counts.peaks import cells
 from wqlab.module import parse_words
 from wqlab.problem import Problem, Usage
@@ -215,6 +215,17 @@ def test_irqsoff() -> None:
 def test_irqsoff_that_is_not_complete(lines: list[str]) -> None:
     with pytest.raises(Problem, match="steps are missing"):
         irqsoff.counts(NODES, lines)
+
+
+def test_reclaim() -> None:
+    (found,) = reclaim.counts(NODES, ["reclaim: not that", "reclaim 7516 10.01"])
+    assert found.figures == {"rescued_per_sec": 750.8}
+
+
+@pytest.mark.parametrize("lines", [[], ["reclaim 1 10.00"] * 2])
+def test_reclaim_that_is_not_complete(lines: list[str]) -> None:
+    with pytest.raises(Problem, match="not one"):
+        reclaim.counts(NODES, lines)
 
 
 def test_what_the_plugin_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -433,6 +433,7 @@ SHOWN = {
     "costs": "context switches per item",
     "hotplug": "another node online, first time, 300 workqueues",
     "irqsoff": "raise 10,000 items",
+    "reclaim": "items of 1 ms, no workers",
     "wakeups": "wakeups by reason, all/with a pool->lock held",
     "peaks": "most items running at once",
     "setup": "figures of one kernel",

@@ -11,6 +11,8 @@
            with wqcrowd
   peaks    how many items that sleep run at once under each max_active, which promises
            min(max_active, items), on machines with one to eight NUMA nodes
+  reclaim  how many items a rescuer gets done per second while no worker can be created, in two
+           pools that share max_active=1, of one node and of two; needs kernels with wqreclaim
   wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
            loads of test_workqueue and of the KUnit suite workqueue_wakeups; needs kernels of
            flavour debug
@@ -37,6 +39,7 @@ from wqlab.counts.irqsoff import IRQSOFF
 from wqlab.counts.kind import Kind
 from wqlab.counts.loads import kind_of, simulated_kind_of
 from wqlab.counts.peaks import PEAKS
+from wqlab.counts.reclaim import RECLAIM
 from wqlab.counts.wakeups import WAKEUPS
 from wqlab.load import LOADS
 from wqlab.options import checked, output, positive
@@ -50,7 +53,9 @@ from wqlab.sim.machine import Machine, find_machine
 from wqlab.sim.simulate import boot as simulated
 from wqlab.text import plural
 
-KINDS: dict[str, Kind] = {kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, WAKEUPS)}
+KINDS: dict[str, Kind] = {
+    kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, RECLAIM, WAKEUPS)
+}
 KINDS |= {load.name: kind_of(load) for load in LOADS.values()}
 KINDS |= {
     f"{load.name}-simulated": simulated_kind_of(load) for load in LOADS.values() if load.simulated

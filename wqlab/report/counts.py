@@ -24,6 +24,7 @@ COUNTED: dict[Section, tuple[str, ...]] = {
     "costs": ("switches_per_item", "instructions_per_item"),
     "hotplug": ("instructions_per_call",),
     "irqsoff": ("irqs_off_us",),
+    "reclaim": ("rescued_per_sec",),
     "sim": ("steady_items_per_sec", "moves_per_item", "moves_wait_ns", "instructions_per_item"),
     "wakeups": (PER_ITEM,),
     "setup": ("layout_ns", "fill_ns", "pairs_ns"),

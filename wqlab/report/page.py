@@ -47,6 +47,8 @@ TEXTS = {
     "emulator that counts them. What it calls is in them, and so are interrupts.",
     "irqsoff": "By the tracer irqsoff, in simulated time: what locks that others hold, and lines "
     "that others have, are waited for is in it.",
+    "reclaim": "Two pools share max_active=1, all of their workers are taken, and no thread can be "
+    "created: a rescuer executes the items, and has to be where the next one may start.",
     "wakeups": "Each boot was traced, and each wakeup of a worker is counted under its reason. The "
     "number after the slash is of those that happened while a pool->lock was held. The reason "
     "'other' is not the workqueue's: no figure per item includes it.",
@@ -63,6 +65,7 @@ TITLES: dict[Section, str] = {
     "costs": "Cost of an item",
     "hotplug": "Cost of a change of the topology",
     "irqsoff": "Interrupts off",
+    "reclaim": "Items executed by a rescuer",
     "wakeups": "Wakeups of workers",
     "peaks": "max_active",
     "loads": "Loads",
