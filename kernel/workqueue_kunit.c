@@ -351,21 +351,20 @@ static void cpus_leave_pods(struct kunit *test)
 }
 
 /* a machine of up to 12 CPUs, most of which come online, go offline and change places */
-static bool shuffle_late_machine(struct kunit *test, struct late_machine *m, struct rnd_state *rnd)
+static bool shuffle_late_machine(struct kunit *test, struct late_machine *m,
+				 struct late_machine *random, struct rnd_state *rnd)
 {
-	struct late_machine machine = {
-		.name = "random machine",
-		.nr_nodes = 1 + prandom_u32_state(rnd) % 2,
-		.nr_llcs = 1 + prandom_u32_state(rnd) % 2,
-		.nr_cores = 1 + prandom_u32_state(rnd) % 3,
-		.nr_threads = 1,
-		.clusters = prandom_u32_state(rnd) % 2,
-	};
 	int nr, i;
 
-	if (machine.nr_nodes * machine.nr_llcs * machine.nr_cores <= LATE_MOVING / 2)
-		machine.nr_threads = 1 + prandom_u32_state(rnd) % 2;
-	set_late_machine(m, &machine);
+	random->name = "random machine";
+	random->nr_nodes = 1 + prandom_u32_state(rnd) % 2;
+	random->nr_llcs = 1 + prandom_u32_state(rnd) % 2;
+	random->nr_cores = 1 + prandom_u32_state(rnd) % 3;
+	random->nr_threads = 1;
+	if (random->nr_nodes * random->nr_llcs * random->nr_cores <= LATE_MOVING / 2)
+		random->nr_threads = 1 + prandom_u32_state(rnd) % 2;
+	random->clusters = prandom_u32_state(rnd) % 2;
+	set_late_machine(m, random);
 	nr = m->topo.nr_cpus;
 
 	for (i = 0; i < 3 * nr; i++) {
@@ -394,13 +393,15 @@ static bool shuffle_late_machine(struct kunit *test, struct late_machine *m, str
 static void pods_of_moving_cpus(struct kunit *test)
 {
 	struct late_machine *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
+	struct late_machine *random = kunit_kzalloc(test, sizeof(*random), GFP_KERNEL);
 	struct rnd_state rnd;
 	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, m);
+	KUNIT_ASSERT_NOT_NULL(test, random);
 	kunit_info(test, "%d machines from seed %d\n", NR_MOVING, RANDOM_SEED);
 	prandom_seed_state(&rnd, RANDOM_SEED);
-	for (i = 0; i < NR_MOVING && shuffle_late_machine(test, m, &rnd); i++)
+	for (i = 0; i < NR_MOVING && shuffle_late_machine(test, m, random, &rnd); i++)
 		cond_resched();
 }
 
