@@ -49,7 +49,7 @@ static const struct kind {
 	{ "percpu",		WQ_PERCPU, 1, INACTIVE },
 	{ "percpu_worklist",	WQ_PERCPU, 0, WORKLIST },
 	{ "ordered",		0, 1, INACTIVE },
-	{ "bh",			WQ_BH | WQ_PERCPU, 0, WORKLIST_BH },
+	{ "bh",			WQ_BH | (__WQ_BH_ALLOWS & WQ_PERCPU), 0, WORKLIST_BH },
 };
 
 static const char * const flushes[] = { "flush_work", "flush_delayed_work" };
