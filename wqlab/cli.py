@@ -25,7 +25,7 @@ COMMANDS = {
     "bench": "build kernels, boot and measure them in turn, and report",
     "local": "measure this very machine, with the kernel that it runs",
     "load": "run dm-crypt, a file system, NFS or NVMe over TCP on this machine, and measure it",
-    "counts": "count something in each kernel: costs, hotplug, irqsoff, peaks, reclaim, wakeups or loads",
+    "counts": "count in each kernel: costs, hotplug, irqsoff, peaks, reclaim, wakeups or loads",
     "sim": "measure kernels on a machine with many CPUs, in simulated time",
     "validate": "simulate what others have measured, and compare",
     "audit": "read what all callers in a kernel tree ask of max_active",
