@@ -170,6 +170,26 @@ def test_complaint(kernel: Kernel, qemu) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("version", "complaint", "boots"),
+    [
+        ("7.2.22", "[   13.0] Oops: int3: 0000 [#1] PREEMPT SMP PTI", 2),
+        ("7.2.22", "int3: 0000 [#1] PREEMPT SMP NOPTI", 2),
+        ("7.2.22", "Oops: general protection fault: 0000 [#1]", 1),
+        ("8.1.0", "Oops: int3: 0000 [#1] PREEMPT SMP PTI", 1),
+    ],
+)
+def test_stale_code(
+    kernel: Kernel, qemu, monkeypatch, version: str, complaint: str, boots: int
+) -> None:
+    """A guest that dies as only that of an old QEMU does is booted once more, and no more."""
+    qemu(f'print({complaint!r}, file=console); open("boots", "a").write("1")')
+    monkeypatch.setattr(vm, "qemu_version", lambda program: f"QEMU {version}")
+    monkeypatch.chdir(kernel.path)
+    assert start(kernel).verdict == "lost"
+    assert len((kernel.path / "boots").read_text()) == boots
+
+
 def test_endless(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest that prints for ever has a limit, too."""
     pid = qemu(r'while True: say("| one\n"); time.sleep(0.01)')
