@@ -5,8 +5,9 @@ Seen failing: with follow() taking an unfinished last line for a whole one
 (truncated), a prefix for a verdict ("verdict passed", "| verdict pass"), end of
 file for a pass (death), without its deadline (silence), and without the kill at
 the end of boot() and setpriv (a QEMU that stays behind), and with KUnit left on, or
-off where it is the job; with KVM or busybox of another architecture, the emulated CPU under KVM,
-and machines booted without their dies, clusters or late CPUs.
+off where it is the job; with no second boot (stale_code); with KVM or busybox of another
+architecture, the emulated CPU under KVM, and machines booted without their dies, clusters or late
+CPUs.
 """
 
 import json
