@@ -2844,6 +2844,31 @@ static void item_starts_on_rescuer(struct kunit *test)
 	destroy_workqueue(wq);
 }
 
+/* a pool whose only worker executes an item of @wq until @release, and that creates none */
+static struct worker_pool *take_only_worker(struct kunit *test, struct workqueue_struct *wq,
+					    struct step *busy, struct completion *release)
+{
+	struct worker_pool *pool;
+
+	set_nice(test, wq, -15);	/* a pool that nobody else uses, with one worker */
+	rcu_read_lock();
+	pool = unbound_pwq(wq, raw_smp_processor_id())->pool;
+	rcu_read_unlock();
+	set_manager(pool, true);
+	init_completion(release);
+	init_step(busy, release);
+	queue_work(wq, &busy->work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, busy));
+	return pool;
+}
+
+/* the manager of @pool has failed to create a worker for so long that it asks for help */
+static void fail_to_create(struct worker_pool *pool)
+{
+	pool_mayday_timeout(&pool->mayday_timer);
+	timer_delete_sync(&pool->mayday_timer);
+}
+
 /*
  * An item that is activated by one of another pool, for a pool that has no idle worker:
  * the rescuer is summoned if, and only if, none can be created.
@@ -2860,15 +2885,7 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, wq);
 	KUNIT_ASSERT_NOT_NULL(test, other);
-	set_nice(test, other, -15);	/* a pool that nobody else uses, with one worker */
-	rcu_read_lock();
-	pool = unbound_pwq(other, raw_smp_processor_id())->pool;
-	rcu_read_unlock();
-	set_manager(pool, true);
-	init_completion(&release_busy);
-	init_step(&busy, &release_busy);
-	queue_work(other, &busy.work);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &busy));
+	pool = take_only_worker(test, other, &busy, &release_busy);
 
 	for (failing = 0; failing <= 1; failing++) {
 		init_completion(&release);
@@ -2891,9 +2908,8 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->stats[PWQ_STAT_MAYDAY]), failing);
 		/* it starts the item that no worker was created for, and is on record */
 		if (!failing)
-			pool_mayday_timeout(&pool->mayday_timer);
+			fail_to_create(pool);
 		KUNIT_EXPECT_TRUE(test, has_started(test, &second));
-		timer_delete_sync(&pool->mayday_timer);
 		end_step(&first);
 		end_step(&second);
 	}
@@ -2908,6 +2924,43 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 	raw_spin_unlock_irq(&pool->lock);
 	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->stats[PWQ_STAT_MAYDAY]), 1);
 	set_manager(pool, false);
+	end_step(&busy);
+	destroy_workqueue(wq);
+	destroy_workqueue(other);
+}
+
+/* an item that is activated by the rescuer's own one, but on another pwq of that pool */
+static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 1);
+	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
+	struct completion release, release_busy;
+	struct step first, second, busy;
+	struct worker_pool *pool;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	pool = take_only_worker(test, other, &busy, &release_busy);
+
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	set_nice(test, wq, -15);
+	queue_work(wq, &first.work);
+	fail_to_create(pool);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	set_nice(test, wq, -15);	/* @second gets another pwq of the same pool */
+	queue_work(wq, &second.work);
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+
+	raw_spin_lock_irq(&pool->lock);
+	pool->flags &= ~POOL_MAYDAY;
+	raw_spin_unlock_irq(&pool->lock);
+	set_manager(pool, false);
+	complete_all(&release_busy);
+	end_step(&first);
+	end_step(&second);
 	end_step(&busy);
 	destroy_workqueue(wq);
 	destroy_workqueue(other);
@@ -3029,6 +3082,7 @@ static struct kunit_case wakeups_test_cases[] = {
 #endif
 	KUNIT_CASE(item_starts_on_rescuer),
 	KUNIT_CASE(item_of_another_pool_starts_on_rescuer),
+	KUNIT_CASE(item_of_another_pwq_starts_on_rescuer),
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
 	KUNIT_CASE(item_starts_when_cpu_goes_offline),
 #endif

@@ -2,7 +2,8 @@
 """While no worker can be created, a rescuer gets as many work items done as stock's, though both
 nodes share one slot: guest/wqreclaim, ten seconds of items that sleep for a millisecond.
 
-Seen failing: against a kernel that doesn't summon the rescuer to the pool that a slot is passed to.
+Seen failing: against a kernel that doesn't summon the rescuer to the pool that a slot is passed to,
+and one that doesn't to another pool_workqueue of the same pool.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from wqlab.scenario import find_scenario
 from wqlab.vm import Record
 
 MACHINE = "nodes-2x1"
+ONE_POOL = Boot("nodes-1", RECLAIM.job, TEST, RECLAIM.append)
 BOOTS: dict[Kernel, Boot] = {
     kernel: Boot(MACHINE, RECLAIM.job, kernel, RECLAIM.append) for kernel in (TEST, STOCK)
 }
@@ -40,8 +42,11 @@ class Rates(Need):
         return [rate(farm[boot]) for boot in BOOTS.values()]
 
 
-@pytest.mark.needs(BOOTS[TEST])
-def test_rescuer_is_summoned(record: Record) -> None:
+@pytest.mark.parametrize(
+    "pools",
+    [pytest.param(2, marks=BOOTS[TEST].mark), pytest.param(1, marks=ONE_POOL.mark)],
+)
+def test_rescuer_is_summoned(record: Record, pools: int) -> None:
     assert rate(record) > LEAST
 
 

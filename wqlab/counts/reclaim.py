@@ -23,7 +23,7 @@ def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
 
 RECLAIM = Kind(
     "reclaim",
-    ("bench-2", "nodes-2x1"),
+    ("nodes-1", "bench-2", "nodes-2x1"),
     "reclaim",
     lambda scenario: "",
     counts,
