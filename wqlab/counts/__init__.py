@@ -11,8 +11,8 @@
            with wqcrowd
   peaks    how many items that sleep run at once under each max_active, which promises
            min(max_active, items), on machines with one to eight NUMA nodes
-  reclaim  how many items a rescuer gets done per second while no worker can be created, of two
-           CPUs that share max_active=1, in one pool, two, and two nodes; needs kernels with wqreclaim
+  reclaim  how many items a rescuer gets done per second while no worker can be created, on two
+           CPUs that share max_active=1, in one pool, two or two nodes; needs kernels with wqreclaim
   wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
            loads of test_workqueue and of the KUnit suite workqueue_wakeups; needs kernels of
            flavour debug
