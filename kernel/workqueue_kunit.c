@@ -2808,40 +2808,8 @@ static void set_manager(struct worker_pool *pool, bool active)
 	if (active)
 		pool->flags |= POOL_MANAGER_ACTIVE;
 	else
-		pool->flags &= ~POOL_MANAGER_ACTIVE;
+		pool->flags &= ~(POOL_MANAGER_ACTIVE | POOL_MAYDAY);
 	raw_spin_unlock_irq(&pool->lock);
-}
-
-/* an item for which there is no worker, nor a way to get one */
-static void item_starts_on_rescuer(struct kunit *test)
-{
-	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	struct completion release;
-	struct step first, second;
-	struct worker_pool *pool;
-
-	KUNIT_ASSERT_NOT_NULL(test, wq);
-	set_nice(test, wq, -15);	/* a pool that nobody else uses, with one worker */
-	rcu_read_lock();
-	pool = unbound_pwq(wq, raw_smp_processor_id())->pool;
-	rcu_read_unlock();
-	set_manager(pool, true);
-
-	init_completion(&release);
-	init_step(&first, &release);
-	init_step(&second, NULL);
-	queue_work(wq, &first.work);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
-	queue_work(wq, &second.work);
-	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
-	pool_mayday_timeout(&pool->mayday_timer);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
-
-	timer_delete_sync(&pool->mayday_timer);
-	set_manager(pool, false);
-	end_step(&first);
-	end_step(&second);
-	destroy_workqueue(wq);
 }
 
 /* a pool whose only worker executes an item of @wq until @release, and that creates none */
@@ -2867,6 +2835,28 @@ static void fail_to_create(struct worker_pool *pool)
 {
 	pool_mayday_timeout(&pool->mayday_timer);
 	timer_delete_sync(&pool->mayday_timer);
+}
+
+/* an item for which there is no worker, nor a way to get one */
+static void item_starts_on_rescuer(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	struct completion release;
+	struct step first, second;
+	struct worker_pool *pool;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	pool = take_only_worker(test, wq, &first, &release);
+	init_step(&second, NULL);
+	queue_work(wq, &second.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
+	fail_to_create(pool);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+
+	set_manager(pool, false);
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
 }
 
 /*
@@ -2920,7 +2910,6 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 	raw_spin_lock_irq(&pool->lock);
 	KUNIT_EXPECT_FALSE(test, need_to_create_worker(pool));
 	pwq_summon_rescuer(pwq);
-	pool->flags &= ~POOL_MAYDAY;
 	raw_spin_unlock_irq(&pool->lock);
 	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->stats[PWQ_STAT_MAYDAY]), 1);
 	set_manager(pool, false);
@@ -2954,9 +2943,6 @@ static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 	complete_all(&release);
 	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 
-	raw_spin_lock_irq(&pool->lock);
-	pool->flags &= ~POOL_MAYDAY;
-	raw_spin_unlock_irq(&pool->lock);
 	set_manager(pool, false);
 	complete_all(&release_busy);
 	end_step(&first);
