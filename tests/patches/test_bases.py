@@ -176,9 +176,11 @@ def with_shards(old: str, new: str) -> str:
 
 @pytest.mark.needs(Bases(("6.18", "7.3")))
 def test_advice_where_cache_shard_is_there_already(made: str | list[Path], tmp_path: Path) -> None:
-    """On a 6.18 that has been given mainline's, in two commits."""
+    """On a 6.18 that has been given mainline's, in two commits. Its header has more behind the
+    scope's name than a pipe holds."""
     repo, mainline = repositories(made)
     files = files_of(repo, "6.18")
+    files[SHARDS[0]] += f"/*{' more' * 20_000} */\n"
     tree = make_tree(tmp_path / "linux", files)
     shards = {name: with_shards(files[name], (mainline / name).read_text()) for name in SHARDS}
     assert all(shards[name] != files[name] for name in SHARDS)
