@@ -4,7 +4,8 @@ faults is found. The faults are put in the memory that drgn reads, over a dump o
 
 Seen failing: faults of caches, nodes and shards on a machine without any (llc-4x3x2); what is right
 with locked pools taken as they are, with woken workers not looked for, and with waiting at the
-limit taken for wrong; what is being changed, where it was said to be right.
+limit taken for wrong; what is being changed, where it was said to be right; an LLC without shards,
+whose largest shard was asked for.
 """
 
 import sys
@@ -124,6 +125,12 @@ def in_no_pod(memory: Memory) -> None:
     memory.mask(pods.pod_cpus[0][0], lambda mask: mask & ~1)
 
 
+def no_shards(memory: Memory) -> None:
+    pods = memory.prog["wq_pod_types"][memory.kernel.constant("WQ_AFFN_CACHE_SHARD")]
+    for pod in range(2):
+        memory.mask(pods.pod_cpus[pod][0], lambda mask: 0)
+
+
 def wrong_pool(memory: Memory) -> None:
     memory.poke(per_cpu_ptr(memory.workqueue().cpu_pwq, 30)[0], memory.pwq(0).value_())
 
@@ -236,6 +243,7 @@ FAULTS = (
         "shards",
         "has 2 shards, 3 would be right for 12 cores and a size of 4",
     ),
+    Case("no shards", no_shards, "shards", "has 0 shards, 2 would be right"),
     Case("cluster split", cluster_split, "clusters", "CPUs 10-13: is in cache_shard pods [0, 1]"),
     Case("noted apart", noted_apart, "late", "shares its llc with CPUs 0,2-23, but isn't noted"),
     Case("never placed", never_placed, "late", "CPUs 0: are online and were never placed"),

@@ -657,6 +657,8 @@ def check_shards(kernel: Kernel) -> Look:
         if len(sizes) != number:
             right = f"{number} would be right for {cores} cores and a size of {size}"
             look.fault(where, f"has {len(sizes)} shards, {right}", cache)
+        if not sizes:
+            continue
         clusters = [len(cores_of(kernel, mask)) for mask in clusters_of(kernel, cache)]
         largest = max((count for count in clusters if count <= size), default=1)
         if largest > 1:
