@@ -508,9 +508,12 @@ static void ending_item_keeps_pwq_busy(struct kunit *test)
 	init_completion(&first.started);
 	init_completion(&second.started);
 	queue_work_on(there, wq, &first.work);
-	queue_work_on(here, wq, &second.work);
 	/* its worker may have to create another one first, which this CPU can be needed for */
 	wait_for_completion(&first.started);
+	queue_work_on(here, wq, &second.work);
+	for (us = 0; us < 5000000 &&
+	     !(READ_ONCE(*work_data_bits(&second.work)) & WORK_STRUCT_INACTIVE); us += 1000)
+		usleep_range(1000, 1100);
 
 	rcu_read_lock();
 	pwq = rcu_dereference(*per_cpu_ptr(wq->cpu_pwq, there));
@@ -1276,18 +1279,17 @@ static void queue_limited(struct limited *limited, int first, int nr, bool all_c
 	}
 }
 
-/* slots that are in use, free or spare; exact while nothing changes */
+/* slots that are in use, free or spare, less those owed; exact while nothing changes */
 static int nr_slots(struct workqueue_struct *wq)
 {
 	struct pool_workqueue *pwq;
 	int nr = 0;
 
 	mutex_lock(&wq->mutex);
-	raw_spin_lock_irq(&wq->active_lock);
-	nr += wq->nr_spare;
+	nr += wq_nr_spare(wq) - atomic_read(&wq->nr_owed);
 	for_each_pwq(pwq, wq)
-		nr += READ_ONCE(pwq->nr_active) + max(atomic_read(&pwq->nr_free), 0);
-	raw_spin_unlock_irq(&wq->active_lock);
+		nr += READ_ONCE(pwq->nr_active) - READ_ONCE(pwq->nr_listed) +
+		      READ_ONCE(pwq->nr_granted) + max(atomic_read(&pwq->nr_free), 0);
 	mutex_unlock(&wq->mutex);
 
 	return nr;
@@ -1406,13 +1408,10 @@ static void expect_nobody_waits(struct kunit *test, struct workqueue_struct *wq)
 	struct pool_workqueue *pwq;
 	int nr = 0;
 
-	raw_spin_lock_irq(&wq->active_lock);
-	while ((pwq = list_first_entry_or_null(&wq->pending_pwqs, struct pool_workqueue,
-					       pending_node))) {
-		list_del_init(&pwq->pending_node);
-		nr++;
-	}
-	raw_spin_unlock_irq(&wq->active_lock);
+	mutex_lock(&wq->mutex);
+	for_each_pwq(pwq, wq)
+		nr += !list_empty(&pwq->pending_node);
+	mutex_unlock(&wq->mutex);
 	KUNIT_EXPECT_EQ(test, nr, 0);
 }
 
@@ -1420,203 +1419,504 @@ static void expect_nobody_waits(struct kunit *test, struct workqueue_struct *wq)
 static void waiting_items_can_be_cancelled(struct kunit *test)
 {
 	struct limited *limited = alloc_limited(test, 2);
-	int i;
+	bool waited[6];
+	int i, nr = 0;
 
+	/* whichever two start */
 	queue_limited(limited, 0, 6, true);
 	expect_running(test, limited, 2);
-	for (i = 2; i < 6; i++)
-		KUNIT_EXPECT_TRUE(test, cancel_work(&limited->items[i].work));
+	for (i = 0; i < 6; i++) {
+		waited[i] = cancel_work(&limited->items[i].work);
+		nr += waited[i];
+	}
+	KUNIT_EXPECT_EQ(test, nr, 4);
 	expect_nobody_waits(test, limited->wq);
 	expect_running(test, limited, 2);
 	complete(&limited->end);
 	expect_running(test, limited, 1);
-	queue_limited(limited, 2, 4, false);
+	for (i = 0; i < 6; i++)
+		if (waited[i])
+			queue_limited(limited, i, 1, false);
 	expect_running(test, limited, 2);
-	KUNIT_EXPECT_TRUE(test, cancel_work(&limited->items[3].work));
+	for (i = 0; i < 6 && !cancel_work(&limited->items[i].work); i++)
+		;
+	KUNIT_EXPECT_LT(test, i, 6);
 	complete(&limited->end);
 	expect_running(test, limited, 2);
-	queue_limited(limited, 3, 1, true);
+	queue_limited(limited, i, 1, true);
 	queue_limited(limited, 6, NR_LIMITED - 6, true);
 	expect_running(test, limited, 2);
 	free_limited(test, limited, 1);
 }
 
-enum { NR_SLOT_POOLS = 6, NR_SLOT_ITEMS = 40 };
+enum { NR_SLOT_NODES = 3, NR_NODE_POOLS = 3, NR_SLOT_ITEMS = 30 };
+enum { NR_SLOT_POOLS = (NR_SLOT_NODES + 1) * NR_NODE_POOLS };
 
-/* an unbound workqueue on pools without workers: items start and end as they are told */
-struct slots {
-	struct workqueue_struct	wq;
-	struct slots_pool {
-		struct worker_pool	pool;
-		struct pool_workqueue	*pwq;
-		struct work_struct	items[NR_SLOT_ITEMS];
-	} pools[NR_SLOT_POOLS];
-
-	/* what has to come out */
-	int			nr_active;
-	int			nr_waiting;
+/* a pool without threads: items of its one pwq are started and ended as the case says */
+struct slots_pool {
+	struct worker_pool	pool;
+	struct pool_workqueue	*pwq;
+	struct work_struct	items[NR_SLOT_ITEMS];
+	struct worker		workers[NR_SLOT_ITEMS];
 };
+
+/* an unbound workqueue with pools on made-up nodes, the last ones are on none */
+struct slots {
+	struct workqueue_struct	*wq;
+	struct slots_pool	pools[NR_SLOT_POOLS];
+	bool			started;	/* since the last check */
+};
+
+static struct slots_pool *node_pool(struct slots *slots, int node, int i)
+{
+	return &slots->pools[node * NR_NODE_POOLS + i];
+}
+
+static void slots_fn(struct work_struct *work)
+{
+	/* nobody calls it */
+}
+
+/* the timer stays pending until slots_tick() */
+static void slots_timer_fn(struct timer_list *t)
+{
+	mod_timer(t, jiffies + 1);
+}
 
 static void free_slots(void *arg)
 {
 	struct slots *slots = arg;
+	struct slots_pool *p;
 	int i;
 
-	for (i = 0; i < NR_SLOT_POOLS; i++)
-		kmem_cache_free(pwq_cache, slots->pools[i].pwq);
+	timer_shutdown_sync(&slots->wq->slot_timer);
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+		for (i = 0; i < NR_SLOT_ITEMS; i++)
+			cancel_work(&p->items[i]);
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+		kmem_cache_free(pwq_cache, p->pwq);
+	free_percpu(slots->wq->cpu_pwq);
+	free_node_nr_active(slots->wq);
+}
+
+static void init_slots_pool(struct slots *slots, struct slots_pool *p, int node)
+{
+	struct worker_pool *pool = &p->pool;
+	int i;
+
+	raw_spin_lock_init(&pool->lock);
+	pool->cpu = -1;
+	pool->id = -1;
+	pool->node = node == NR_SLOT_NODES ? NUMA_NO_NODE : node;
+	INIT_LIST_HEAD(&pool->worklist);
+	INIT_LIST_HEAD(&pool->idle_list);
+	hash_init(pool->busy_hash);
+	pool->nr_running = 1;	/* so that nobody is woken up */
+	p->pwq = kmem_cache_alloc(pwq_cache, GFP_KERNEL | __GFP_NOFAIL);
+	init_pwq(p->pwq, slots->wq, pool);
+	list_add_tail(&p->pwq->pwqs_node, &slots->wq->pwqs);
+	for (i = 0; i < NR_SLOT_ITEMS; i++) {
+		INIT_WORK(&p->items[i], slots_fn);
+		INIT_LIST_HEAD(&p->workers[i].scheduled);
+		p->workers[i].pool = pool;
+	}
 }
 
 static struct slots *alloc_slots(struct kunit *test, int max_active)
 {
 	struct slots *slots = kunit_kzalloc(test, sizeof(*slots), GFP_KERNEL);
-	struct workqueue_struct *wq = &slots->wq;
-	int i, j;
+	struct workqueue_struct *wq;
+	struct slots_pool *p;
 
+	wq = kunit_kzalloc(test, struct_size(wq, node_nr_active, NR_SLOT_NODES + 1), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, slots);
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	slots->wq = wq;
 	wq->flags = WQ_UNBOUND;
 	wq->max_active = max_active;
-	wq->nr_spare = max_active;
+	wq->nr_nodes = NR_SLOT_NODES;
 	mutex_init(&wq->mutex);
-	raw_spin_lock_init(&wq->active_lock);
-	INIT_LIST_HEAD(&wq->open_pwqs);
-	INIT_LIST_HEAD(&wq->pending_pwqs);
 	INIT_LIST_HEAD(&wq->pwqs);
-
-	for (i = 0; i < NR_SLOT_POOLS; i++) {
-		struct slots_pool *pool = &slots->pools[i];
-
-		raw_spin_lock_init(&pool->pool.lock);
-		pool->pool.cpu = -1;
-		INIT_LIST_HEAD(&pool->pool.worklist);
-		INIT_LIST_HEAD(&pool->pool.idle_list);
-		pool->pool.nr_running = 1;	/* so that nobody is woken up */
-		pool->pwq = kmem_cache_alloc(pwq_cache, GFP_KERNEL | __GFP_NOFAIL);
-		init_pwq(pool->pwq, wq, &pool->pool);
-		list_add_tail(&pool->pwq->pwqs_node, &wq->pwqs);
-		for (j = 0; j < NR_SLOT_ITEMS; j++)
-			INIT_LIST_HEAD(&pool->items[j].entry);
-	}
+	timer_setup(&wq->slot_timer, slots_timer_fn, 0);
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+		init_slots_pool(slots, p, (p - slots->pools) / NR_NODE_POOLS);
 	RCU_INIT_POINTER(wq->dfl_pwq, slots->pools[0].pwq);
+	wq->cpu_pwq = alloc_percpu(struct pool_workqueue __rcu *);
+	KUNIT_EXPECT_EQ(test, alloc_node_nr_active(wq), 0);
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, free_slots, slots), 0);
+	KUNIT_ASSERT_NOT_NULL(test, wq->cpu_pwq);
 	return slots;
 }
 
-/* as __queue_work(). Return: %false if all items are queued */
-static bool slots_pool_queue(struct slots_pool *pool)
+/* let a node own @nr of the slots that no node owns yet */
+static void slots_own(struct slots *slots, int node, int nr)
 {
-	struct pool_workqueue *pwq = pool->pwq;
-	int j;
+	struct wq_node_nr_active *none = slots->wq->node_nr_active[NR_SLOT_NODES];
+	struct wq_node_nr_active *nna = slots->wq->node_nr_active[node];
 
-	guard(raw_spinlock_irq)(&pool->pool.lock);
-	for (j = 0; j < NR_SLOT_ITEMS && !list_empty(&pool->items[j].entry); j++)
-		;
-	if (j == NR_SLOT_ITEMS)
-		return false;
+	none->nr_owned -= nr;
+	none->nr_spare -= nr;
+	nna->nr_owned += nr;
+	nna->nr_spare += nr;
+}
 
-	*work_data_bits(&pool->items[j]) = (unsigned long)pwq | WORK_STRUCT_PWQ;
-	if (list_empty(&pwq->inactive_works) && pwq_tryinc_nr_active(pwq)) {
-		list_add_tail(&pool->items[j].entry, &pool->pool.worklist);
-	} else {
-		*work_data_bits(&pool->items[j]) |= WORK_STRUCT_INACTIVE;
-		list_add_tail(&pool->items[j].entry, &pwq->inactive_works);
+static int slots_owned(struct slots *slots, int node)
+{
+	return slots->wq->node_nr_active[node]->nr_owned;
+}
+
+static bool slots_queue_item(struct slots_pool *p, struct work_struct *work)
+{
+	struct workqueue_struct *wq = p->pwq->wq;
+	int cpu = raw_smp_processor_id();
+
+	/* no other thread of that CPU queues anything on @wq */
+	rcu_assign_pointer(*per_cpu_ptr(wq->cpu_pwq, cpu), p->pwq);
+	return queue_work_on(cpu, wq, work);
+}
+
+/* queue @nr items that neither wait nor execute */
+static void slots_queue(struct slots_pool *p, int nr)
+{
+	int i;
+
+	for (i = 0; i < NR_SLOT_ITEMS && nr; i++)
+		if (!find_worker_executing_work(&p->pool, &p->items[i]))
+			nr -= slots_queue_item(p, &p->items[i]);
+}
+
+/* as process_scheduled_works(), up to where the function of the first item is called */
+static bool slots_process(struct worker *worker)
+{
+	struct work_struct *work;
+
+	while ((work = list_first_entry_or_null(&worker->scheduled, struct work_struct, entry))) {
+		if (!pwq_start_work(worker, work))
+			continue;
+		debug_work_deactivate(work);
+		hash_add(worker->pool->busy_hash, &worker->hentry, (unsigned long)work);
+		worker->current_work = work;
+		worker->current_func = work->func;
+		worker->current_pwq = get_work_pwq(work);
+		list_del_init(&work->entry);
+		set_work_pool_and_clear_pending(work, worker->pool->id, 0);
+		return true;
 	}
-	return true;
+	return false;
 }
 
-static void slots_queue(struct slots *slots, int i)
+/* as worker_thread(). Return: %true if the first item on the worklist has been started */
+static bool slots_start(struct slots_pool *p)
 {
-	if (!slots_pool_queue(&slots->pools[i]))
-		return;
-	if (slots->nr_active < slots->wq.max_active)
-		slots->nr_active++;
-	else
-		slots->nr_waiting++;
-}
+	struct worker *worker = p->workers;
+	struct work_struct *work;
 
-/* Return: %true if there was an active item to end */
-static bool slots_pool_end(struct slots_pool *pool)
-{
-	guard(raw_spinlock_irq)(&pool->pool.lock);
-	if (list_empty(&pool->pool.worklist))
+	guard(raw_spinlock_irq)(&p->pool.lock);
+	work = list_first_entry_or_null(&p->pool.worklist, struct work_struct, entry);
+	if (!work)
 		return false;
-
-	list_del_init(pool->pool.worklist.next);
-	pwq_dec_nr_active(pool->pwq);
-	return true;
+	while (worker->current_work)
+		worker++;
+	if (assign_work(work, worker, NULL))
+		return slots_process(worker);
+	pwq_put_surplus(p->pwq);
+	return false;
 }
 
-static bool slots_end(struct slots *slots, int i)
+/* the first item that executes, from the @i-th worker on; it doesn't wait if it was queued again */
+static struct worker *slots_executing(struct slots_pool *p, int i)
 {
-	if (!slots_pool_end(&slots->pools[i]))
+	for (; i < NR_SLOT_ITEMS; i++)
+		if (p->workers[i].current_work)
+			return &p->workers[i];
+	return NULL;
+}
+
+/* as process_one_work() after it has called the function */
+static bool slots_end_item(struct worker *worker)
+{
+	struct pool_workqueue *pwq = worker->current_pwq;
+
+	guard(raw_spinlock_irq)(&worker->pool->lock);
+	hash_del(&worker->hentry);
+	worker->current_work = NULL;
+	worker->current_func = NULL;
+	worker->current_pwq = NULL;
+	pwq_dec_nr_in_flight(pwq, 0, true);
+	return slots_process(worker);
+}
+
+/* Return: %true if there was an item to end */
+static bool slots_end(struct slots_pool *p)
+{
+	struct worker *worker = slots_executing(p, 0);
+
+	if (worker)
+		slots_end_item(worker);
+	return worker;
+}
+
+/* how many items of @nr_pools pools execute */
+static int slots_running(struct slots_pool *p, int nr_pools)
+{
+	int i, nr = 0;
+
+	for (; nr_pools; p++, nr_pools--)
+		for (i = 0; i < NR_SLOT_ITEMS; i++)
+			nr += !!p->workers[i].current_work;
+	return nr;
+}
+
+/* start all that is on worklists, or find that there is no slot for it */
+static void slots_start_all(struct slots *slots)
+{
+	struct slots_pool *p;
+	bool again;
+
+	do {
+		again = false;
+		for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+			while (!list_empty(&p->pool.worklist)) {
+				slots->started |= slots_start(p);
+				again = true;
+			}
+	} while (again);
+}
+
+/* queue and start items. Return: how many of the pool execute now */
+static int slots_run(struct slots *slots, struct slots_pool *p, int nr)
+{
+	slots_queue(p, nr);
+	slots_start_all(slots);
+	return slots_running(p, 1);
+}
+
+static bool slots_armed(struct slots *slots)
+{
+	/* slots_timer_fn() may be at it just now */
+	bool armed = timer_delete_sync(&slots->wq->slot_timer);
+
+	if (armed)
+		mod_timer(&slots->wq->slot_timer, jiffies + 1);
+	return armed;
+}
+
+static bool slots_tick(struct slots *slots)
+{
+	if (!timer_delete_sync(&slots->wq->slot_timer))
 		return false;
-	if (slots->nr_waiting && slots->nr_active <= slots->wq.max_active)
-		slots->nr_waiting--;
-	else
-		slots->nr_active--;
+	wq_slot_timer_fn(&slots->wq->slot_timer);
 	return true;
 }
 
-/* as try_to_grab_pending() of the item that has waited longest */
-static void slots_cancel(struct slots *slots, int i)
+/* until nothing changes anymore unless an item ends or is queued, for which few ticks do */
+static void slots_settle(struct slots *slots)
 {
-	struct slots_pool *pool = &slots->pools[i];
-	struct pool_workqueue *pwq = pool->pwq;
+	int i = 0;
 
-	if (list_empty(&pwq->inactive_works))
-		return;
-	slots->nr_waiting--;
-
-	raw_spin_lock_irq(&pool->pool.lock);
-	list_del_init(pwq->inactive_works.next);
-	pwq_update_pending(pwq);
-	raw_spin_unlock_irq(&pool->pool.lock);
+	do {
+		slots_start_all(slots);
+	} while (slots_tick(slots) && i++ < 10);
 }
 
 static void slots_set_max_active(struct slots *slots, int max_active)
 {
-	int nr = clamp(max_active - slots->nr_active, 0, slots->nr_waiting);
+	mutex_lock(&slots->wq->mutex);
+	wq_set_nr_slots(slots->wq, max_active);
+	mutex_unlock(&slots->wq->mutex);
+}
 
-	slots->nr_active += nr;
-	slots->nr_waiting -= nr;
+/* let no turn end for the time that it takes, or each at once */
+static void slots_set_turns(struct slots *slots, u64 until)
+{
+	struct slots_pool *p;
+	int node;
 
-	mutex_lock(&slots->wq.mutex);
-	wq_set_nr_slots(&slots->wq, max_active);
-	mutex_unlock(&slots->wq.mutex);
+	/* not of those that haven't had one */
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+		if (p->pwq->keep_until)
+			p->pwq->keep_until = until;
+	for (node = 0; node <= NR_SLOT_NODES; node++)
+		slots->wq->node_nr_active[node]->turn_until = until;
+}
+
+static const char *slots_pwq_error(struct slots_pool *p)
+{
+	struct pool_workqueue *pwq = p->pwq;
+	int nr_executing = slots_running(p, 1);
+	bool is_open = atomic_read(&pwq->nr_free) >= 0;
+	struct work_struct *work;
+	int nr = 0;
+
+	list_for_each_entry(work, &p->pool.worklist, entry) {
+		if (*work_data_bits(work) & WORK_STRUCT_INACTIVE)
+			return "an inactive item is on the worklist";
+		nr++;
+	}
+	list_for_each_entry(work, &pwq->inactive_works, entry)
+		if (!(*work_data_bits(work) & WORK_STRUCT_INACTIVE))
+			return "an active item is inactive";
+	if (pwq->nr_listed != nr)
+		return "nr_listed isn't what is on the worklist";
+	if (pwq->nr_active != nr + nr_executing)
+		return "nr_active isn't what is on the worklist or executes";
+	if (pwq->nr_granted < 0 || pwq->nr_granted > nr)
+		return "more slots are granted than there are items";
+	if (is_open == list_empty(&pwq->open_node))
+		return "open isn't what is among the open ones";
+	if (list_empty(&pwq->inactive_works) != list_empty(&pwq->pending_node))
+		return "pending isn't what has inactive items";
+	/* so no more than there are slots are open when somebody looks for one */
+	if (!atomic_read(&pwq->nr_free) && !nr_executing && !pwq->nr_granted)
+		return "open without a slot";
+	return NULL;
+}
+
+static const char *slots_error(struct slots *slots)
+{
+	int nr_owned = 0, nr_free = 0, nr_granted = 0, nr_counted = 0, nr_waiting = 0, node, i;
+	struct workqueue_struct *wq = slots->wq;
+	int nr_owed = atomic_read(&wq->nr_owed);
+
+	for (node = 0; node <= NR_SLOT_NODES; node++) {
+		struct wq_node_nr_active *nna = wq->node_nr_active[node];
+		struct slots_pool *p = node_pool(slots, node, 0);
+		int has = slots_running(p, NR_NODE_POOLS), free = nna->nr_spare;
+
+		for (i = 0; i < NR_NODE_POOLS; i++, p++) {
+			struct pool_workqueue *pwq = p->pwq;
+			const char *error = slots_pwq_error(p);
+
+			if (error)
+				return error;
+			has += pwq->nr_granted;
+			nr_granted += pwq->nr_granted;
+			free += max(atomic_read(&pwq->nr_free), 0);
+		}
+		if (nna->nr_spare < 0 || has + free != nna->nr_owned)
+			return "a node's slots don't add up";
+		if (!list_empty(&nna->pending_pwqs)) {
+			if (!list_empty(&nna->open_pwqs))
+				return "a pwq is open on a node that waits";
+			if (free)
+				return "a slot is spare on a node that waits";
+			if (!nna->counted)
+				return "a node that waits isn't counted";
+			nr_waiting++;
+		}
+		nr_owned += nna->nr_owned;
+		nr_free += free;
+		nr_counted += nna->counted;
+	}
+	if (nr_waiting && nr_free && !slots_armed(slots))
+		return "a slot is free elsewhere, and nobody is going to look";
+	if (nr_counted != atomic_read(&wq->nr_waiting))
+		return "nr_waiting isn't the number of those that are counted";
+	if (nr_owned != wq->max_active + nr_owed)
+		return "the nodes' slots don't add up";
+	if (nr_owed < 0 || (nr_owed && nr_free + nr_granted))
+		return "slots are owed, but could be given up";
+	if (slots->started && slots_running(slots->pools, NR_SLOT_POOLS) > wq->max_active)
+		return "an item has started that may not";
+	slots->started = false;
+	return NULL;
 }
 
 static void expect_slots(struct kunit *test, struct slots *slots, const char *what, int step)
 {
-	int nr_active = 0, nr_free = 0, nr_waiting = 0, i;
+	const char *error = slots_error(slots);
 
-	for (i = 0; i < NR_SLOT_POOLS; i++) {
-		struct pool_workqueue *pwq = slots->pools[i].pwq;
-		int nr_inactive = list_count_nodes(&pwq->inactive_works);
-		bool is_open = atomic_read(&pwq->nr_free) >= 0;
+	KUNIT_ASSERT_TRUE_MSG(test, !error, "%s, step %d: %s", what, step, error);
+}
 
-		nr_active += pwq->nr_active;
-		nr_waiting += nr_inactive;
-		if (is_open)
-			nr_free += atomic_read(&pwq->nr_free);
+/* everything gets its turn, and then has left nothing behind */
+static void drain_slots(struct kunit *test, struct slots *slots)
+{
+	struct slots_pool *p;
+	int nr;
 
-		KUNIT_ASSERT_EQ_MSG(test, pwq->nr_active,
-				    list_count_nodes(&slots->pools[i].pool.worklist),
-				    "%s, step %d, pool %d", what, step, i);
-		KUNIT_ASSERT_EQ_MSG(test, is_open, !list_empty(&pwq->open_node),
-				    "%s, step %d, pool %d", what, step, i);
-		KUNIT_ASSERT_EQ_MSG(test, nr_inactive > 0, !list_empty(&pwq->pending_node),
-				    "%s, step %d, pool %d", what, step, i);
-		/* so no more than max_active are open when somebody looks for a slot */
-		KUNIT_ASSERT_TRUE_MSG(test, atomic_read(&pwq->nr_free) || pwq->nr_active,
-				      "%s, step %d, pool %d", what, step, i);
+	if (slots->wq->max_active < 3)
+		slots_set_max_active(slots, 3);
+	do {
+		slots_settle(slots);
+		expect_slots(test, slots, "drain", 0);
+		nr = 0;
+		for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+			nr += slots_end(p);
+	} while (nr);
+	/* it isn't armed anymore */
+	wq_slot_timer_fn(&slots->wq->slot_timer);
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++) {
+		KUNIT_EXPECT_EQ(test, p->pwq->nr_in_flight[0], 0);
+		KUNIT_EXPECT_EQ(test, p->pwq->refcnt, 1);
+		KUNIT_EXPECT_TRUE(test, list_empty(&p->pwq->inactive_works));
 	}
-	KUNIT_ASSERT_EQ_MSG(test, nr_active, slots->nr_active, "%s, step %d", what, step);
-	KUNIT_ASSERT_EQ_MSG(test, nr_waiting, slots->nr_waiting, "%s, step %d", what, step);
-	KUNIT_ASSERT_EQ_MSG(test, nr_active + nr_free + slots->wq.nr_spare,
-			    slots->wq.max_active, "%s, step %d", what, step);
-	KUNIT_ASSERT_TRUE_MSG(test, !nr_waiting || list_empty(&slots->wq.open_pwqs),
-			      "%s, step %d", what, step);
-	KUNIT_ASSERT_TRUE_MSG(test, slots->wq.nr_spare >= 0 || !nr_free,
-			      "%s, step %d", what, step);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_owed), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_waiting), 0);
+}
+
+/* nothing waits while a slot is free anywhere */
+static void expect_all_used(struct kunit *test, struct slots *slots, int step)
+{
+	int nr_waiting = 0, nr_running;
+	struct slots_pool *p;
+
+	slots_settle(slots);
+	expect_slots(test, slots, "settle", step);
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+		nr_waiting += !list_empty(&p->pwq->inactive_works);
+	nr_running = slots_running(slots->pools, NR_SLOT_POOLS);
+	if (nr_waiting)
+		KUNIT_ASSERT_GE_MSG(test, nr_running, slots->wq->max_active, "step %d", step);
+}
+
+enum { SLOTS_LISTED, SLOTS_WAITS, SLOTS_DEFERRED, SLOTS_NR_PLACES };
+
+/* Return: where the item was that has been cancelled, %SLOTS_NR_PLACES if it wasn't pending */
+static int slots_cancel(struct slots_pool *p, struct work_struct *work)
+{
+	bool inactive = *work_data_bits(work) & WORK_STRUCT_INACTIVE;
+	int nr = list_count_nodes(&p->pwq->inactive_works);
+
+	if (!cancel_work(work))
+		return SLOTS_NR_PLACES;
+	if (!inactive)
+		return SLOTS_LISTED;
+	return list_count_nodes(&p->pwq->inactive_works) < nr ? SLOTS_WAITS : SLOTS_DEFERRED;
+}
+
+/* something to do, which is more for one pool at each time. There are times with less to do */
+static void slots_random_step(struct slots *slots, struct rnd_state *rnd, int step,
+			      int *nr_cancelled)
+{
+	static const int limits[] = { 1, 1, 2, 3, 5, 8, 16, 40, 100, WQ_MAX_ACTIVE, 0 };
+	u32 what = prandom_u32_state(rnd) % 300, ends = step / 500 % 2 ? 105 : 85;
+	struct slots_pool *p = &slots->pools[prandom_u32_state(rnd) % NR_SLOT_POOLS];
+	u32 i = prandom_u32_state(rnd) % NR_SLOT_ITEMS;
+	struct worker *worker;
+
+	if (prandom_u32_state(rnd) % 2)
+		p = &slots->pools[step / 200 % NR_SLOT_POOLS];
+
+	if (what == 0) {
+		/* often just what executes, or a little less */
+		int nr = slots_running(slots->pools, NR_SLOT_POOLS) - i % 3;
+
+		i %= 2 * ARRAY_SIZE(limits);
+		slots_set_max_active(slots, i < ARRAY_SIZE(limits) ? limits[i] : max(nr, 0));
+	} else if (what < 5) {
+		slots_tick(slots);
+	} else if (what < 25) {
+		nr_cancelled[slots_cancel(p, &p->items[i % 5])]++;
+	} else if (what < 25 + ends) {
+		worker = slots_executing(p, i) ?: slots_executing(p, 0);
+		if (worker)
+			slots->started |= slots_end_item(worker);
+	} else if (what < 210) {
+		slots->started |= slots_start(p);
+	} else {
+		slots_queue_item(p, &p->items[i % 5]);
+	}
 }
 
 /*
@@ -1625,38 +1925,23 @@ static void expect_slots(struct kunit *test, struct slots *slots, const char *wh
  */
 static void slots_add_up(struct kunit *test)
 {
-	static const int limits[] = { 1, 1, 2, 3, 5, 8, 16, 40, 100, WQ_MAX_ACTIVE, 0 };
-	struct slots *slots = alloc_slots(test, 4);
-	struct rnd_state rnd;
-	int step, i;
+	int nr_cancelled[SLOTS_NR_PLACES + 1] = {}, seed, step;
 
-	prandom_seed_state(&rnd, RANDOM_SEED);
-	for (step = 0; step < 20000; step++) {
-		u32 what = prandom_u32_state(&rnd) % 200;
-		/* there are times with more to do and times with less */
-		u32 ends = step / 500 % 2 ? 110 : 90;
+	for (seed = RANDOM_SEED; seed < RANDOM_SEED + 10; seed++) {
+		struct slots *slots = alloc_slots(test, 4);
+		struct rnd_state rnd;
 
-		i = prandom_u32_state(&rnd) % NR_SLOT_POOLS;
-		if (what == 0) {
-			/* often just what is active, or a little less */
-			i = prandom_u32_state(&rnd) % (2 * ARRAY_SIZE(limits));
-			i = i < ARRAY_SIZE(limits) ? limits[i] : max(slots->nr_active - i % 3, 0);
-			slots_set_max_active(slots, i);
-			expect_slots(test, slots, "set", step);
-		} else if (what < 10) {
-			slots_cancel(slots, i);
-			expect_slots(test, slots, "cancel", step);
-		} else if (what < 10 + ends) {
-			slots_end(slots, i);
-			expect_slots(test, slots, "end", step);
-		} else {
-			/* at each time, one pool has more to do than the others */
-			if (prandom_u32_state(&rnd) % 2)
-				i = step / 200 % NR_SLOT_POOLS;
-			slots_queue(slots, i);
-			expect_slots(test, slots, "queue", step);
+		prandom_seed_state(&rnd, seed);
+		for (step = 0; step < 4000; step++) {
+			slots_random_step(slots, &rnd, step, nr_cancelled);
+			expect_slots(test, slots, "random", step);
+			if (step % 1000 == 999)
+				expect_all_used(test, slots, step);
 		}
+		drain_slots(test, slots);
 	}
+	for (step = 0; step < SLOTS_NR_PLACES; step++)
+		KUNIT_EXPECT_GT_MSG(test, nr_cancelled[step], 5, "place %d", step);
 }
 
 struct slots_racer {
@@ -1668,14 +1953,17 @@ struct slots_racer {
 static int slots_race_fn(void *arg)
 {
 	struct slots_racer *racer = arg;
+	struct slots_pool *p = racer->pool;
 	struct rnd_state rnd;
-	int nr;
 
-	prandom_seed_state(&rnd, RANDOM_SEED + racer->pool->pool.id);
+	prandom_seed_state(&rnd, RANDOM_SEED + raw_smp_processor_id());
 	while (time_before(jiffies, racer->end)) {
-		for (nr = prandom_u32_state(&rnd) % 4; nr > 0; nr--)
-			slots_pool_queue(racer->pool);
-		while (slots_pool_end(racer->pool))
+		slots_queue(p, prandom_u32_state(&rnd) % 4);
+		if (prandom_u32_state(&rnd) % 8 == 0)
+			cancel_work(&p->items[prandom_u32_state(&rnd) % 4]);
+		while (slots_start(p))
+			;
+		while (prandom_u32_state(&rnd) % 4 && slots_end(p))
 			;
 		cond_resched();
 	}
@@ -1688,199 +1976,533 @@ static void slots_add_up_in_races(struct kunit *test)
 {
 	struct slots *slots = alloc_slots(test, 4);
 	struct slots_racer racers[NR_SLOT_POOLS];
-	int cpu, nr = 0, nr_ended, i;
+	unsigned long end = jiffies + 2 * HZ;
+	int cpu, nr = 0, i = 0;
+	bool armed;
 
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "needs two CPUs");
 
+	slots->wq->slot_timer.function = wq_slot_timer_fn;
 	for_each_online_cpu(cpu) {
 		struct slots_racer *racer = &racers[nr];
 		struct task_struct *task;
 
-		racer->pool = &slots->pools[nr];
-		racer->pool->pool.id = nr;
-		racer->end = jiffies + HZ;
+		/* two on each node */
+		racer->pool = node_pool(slots, nr / 2, nr % 2);
+		racer->end = end;
 		init_completion(&racer->done);
 		task = kthread_run_on_cpu(slots_race_fn, racer, cpu, "kunit_slots/%u");
 		KUNIT_EXPECT_FALSE(test, IS_ERR(task));
-		if (IS_ERR(task) || ++nr == NR_SLOT_POOLS)
+		if (IS_ERR(task) || ++nr == 2 * (NR_SLOT_NODES + 1))
 			break;
+	}
+	while (time_before(jiffies, end)) {
+		slots_set_max_active(slots, i++ % 12);
+		usleep_range(500, 1500);
 	}
 	for (i = 0; i < nr; i++)
 		wait_for_completion(&racers[i].done);
 
-	do {
-		for (nr_ended = 0, i = 0; i < nr; i++)
-			nr_ended += slots_pool_end(&slots->pools[i]);
-	} while (nr_ended);
+	armed = timer_delete_sync(&slots->wq->slot_timer);
+	slots->wq->slot_timer.function = slots_timer_fn;
+	if (armed)
+		mod_timer(&slots->wq->slot_timer, jiffies + 1);
 	expect_slots(test, slots, "race", 0);
+	expect_all_used(test, slots, 0);
+	drain_slots(test, slots);
 }
 
-/* Catches slots that pools take from each other although there are enough for all. */
-static void slots_stay_where_they_are_needed(struct kunit *test)
+/* Catches a share of another size, and slots that max_active is raised by and nobody finds. */
+static void slots_of_no_node_are_shared_out(struct kunit *test)
 {
-	static const int nr_items[NR_SLOT_POOLS] = { 1, 12, 2, 20, 5, 8 };
-	struct slots *slots = alloc_slots(test, 64);
-	int held[NR_SLOT_POOLS] = {}, round, i, j;
+	int share = DIV_ROUND_UP(12, num_online_nodes());
+	struct slots *slots = alloc_slots(test, 12);
 
-	for (round = 0; round < 100; round++) {
-		for (i = 0; i < NR_SLOT_POOLS; i++)
-			for (j = 0; j < nr_items[i]; j++)
-				slots_queue(slots, i);
-		expect_slots(test, slots, "queued", round);
-		for (i = 0; i < NR_SLOT_POOLS; i++) {
-			struct pool_workqueue *pwq = slots->pools[i].pwq;
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 12);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 0, 0), 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), share);
+	expect_slots(test, slots, "first", 0);
 
-			j = pwq->nr_active + atomic_read(&pwq->nr_free);
-			KUNIT_EXPECT_TRUE_MSG(test, !round || held[i] == j,
-					      "pool %d has %d slots, had %d", i, j, held[i]);
-			held[i] = j;
-			while (slots_end(slots, i))
-				;
-		}
-		expect_slots(test, slots, "ended", round);
+	slots_set_max_active(slots, 20);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 20 - share);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, NR_SLOT_NODES, 0), 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 20 - share);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 0, 1), 15), 15);
+	expect_slots(test, slots, "raised", 0);
+	drain_slots(test, slots);
+}
+
+/*
+ * Items may wait for each other, if they aren't more than max_active. Catches a slot that
+ * some pool keeps for itself.
+ */
+static void slots_are_found_anywhere(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, NR_SLOT_ITEMS);
+	struct slots_pool *p, *other;
+
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++) {
+		for (other = slots->pools; other < slots->pools + NR_SLOT_POOLS; other++)
+			slots_queue(other, 1);
+		slots_settle(slots);
+		for (other = slots->pools; other < slots->pools + NR_SLOT_POOLS; other++)
+			KUNIT_EXPECT_TRUE(test, slots_end(other));
+		expect_slots(test, slots, "spread", p - slots->pools);
+		slots_queue(p, NR_SLOT_ITEMS);
+		slots_settle(slots);
+		KUNIT_EXPECT_EQ(test, slots_running(p, 1), NR_SLOT_ITEMS);
+		expect_slots(test, slots, "gathered", p - slots->pools);
+		while (slots_end(p))
+			;
 	}
+	drain_slots(test, slots);
+}
+
+/* Catches a node that takes from one that has as few, or doesn't from one that has more. */
+static void slots_are_taken_from_nodes_with_more(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 6);
+
+	slots_own(slots, 0, 4);
+	slots_own(slots, 1, 2);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 1, 0), 2), 2);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 1, 1), 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 1),
+			2 + min(4, DIV_ROUND_UP(6, num_online_nodes())));
+	expect_slots(test, slots, "more", 0);
+
+	slots = alloc_slots(test, 4);
+	slots_own(slots, 0, 2);
+	slots_own(slots, 1, 2);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 1, 0), 3), 2);
+	expect_slots(test, slots, "as many", 0);
+	KUNIT_EXPECT_TRUE(test, slots_tick(slots));
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(node_pool(slots, 1, 0), 1), 3);
+	expect_slots(test, slots, "tick", 0);
+
+	/* one that has any doesn't look if the timer does soon, and one that has none does */
+	slots = alloc_slots(test, 6);
+	slots_own(slots, 0, 5);
+	slots_own(slots, 1, 1);
+	mod_timer(&slots->wq->slot_timer, jiffies + 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 1, 0), 2), 1);
+	expect_slots(test, slots, "soon", 0);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 2, 0), 1), 1);
+	expect_slots(test, slots, "none", 0);
+	drain_slots(test, slots);
+}
+
+/* Catches a slot that moves to a node that has as many, or stays although one has fewer. */
+static void slots_move_to_nodes_with_less(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct slots_pool *here = node_pool(slots, 0, 0), *there = node_pool(slots, 1, 0);
+
+	slots_own(slots, 0, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, here, 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, there, 1), 0);
+	slots_end(here);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(there, 1), 1);
+	expect_slots(test, slots, "to one that has none", 0);
+
+	slots = alloc_slots(test, 2);
+	here = node_pool(slots, 0, 0);
+	there = node_pool(slots, 1, 0);
+	slots_own(slots, 0, 1);
+	slots_own(slots, 1, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, here, 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, there, 2), 1);
+	/* it collects nothing, and closes all */
+	KUNIT_EXPECT_TRUE(test, slots_tick(slots));
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	slots_end(here);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&here->pwq->nr_free), 1);
+	expect_slots(test, slots, "to one that has as many", 0);
+	KUNIT_EXPECT_TRUE(test, slots_tick(slots));
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(there, 1), 2);
+	expect_slots(test, slots, "to one that has as many", 1);
+
+	slots = alloc_slots(test, 4);
+	here = node_pool(slots, 0, 0);
+	there = node_pool(slots, 1, 0);
+	slots_own(slots, 0, 3);
+	slots_own(slots, 1, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, here, 3), 3);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, there, 3), 1);
+	slots_end(here);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(there, 1), 2);
+	slots_end(here);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(there, 1), 2);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 2);
+	expect_slots(test, slots, "to one that has fewer", 0);
+	drain_slots(test, slots);
+}
+
+/* the pool of the only item that executes, which ends and lets another one start */
+static int slots_next(struct slots *slots)
+{
+	struct slots_pool *p;
+
+	for (p = slots->pools; p < slots->pools + NR_SLOT_POOLS; p++)
+		if (slots_end(p)) {
+			slots_start_all(slots);
+			return p - slots->pools;
+		}
+	return -1;
+}
+
+/* Catches turns of nodes of the wrong length, and nodes that are left out. */
+static void nodes_take_turns(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	u64 before, after, until;
+	int node, i;
+
+	slots_own(slots, 0, 1);
+	for (node = 0; node <= NR_SLOT_NODES; node++)
+		slots_run(slots, node_pool(slots, node, 0), 20);
+
+	/* it stays as long as the turn lasts, and then moves on from node to node */
+	slots_set_turns(slots, U64_MAX);
+	for (i = 0; i < 5; i++) {
+		KUNIT_EXPECT_EQ(test, slots_next(slots), 0);
+		KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 1);
+	}
+	for (i = 0; i < 3 * (NR_SLOT_NODES + 1); i++) {
+		slots_set_turns(slots, 0);
+		/* clocks of CPUs may differ */
+		migrate_disable();
+		before = local_clock();
+		node = i % (NR_SLOT_NODES + 1);
+		KUNIT_EXPECT_EQ(test, slots_next(slots), node * NR_NODE_POOLS);
+		after = local_clock();
+		migrate_enable();
+		node = (i + 1) % (NR_SLOT_NODES + 1);
+		KUNIT_EXPECT_EQ(test, slots_owned(slots, node), 1);
+		until = slots->wq->node_nr_active[node]->turn_until;
+		KUNIT_EXPECT_GE(test, until, before + 200 * NSEC_PER_USEC);
+		KUNIT_EXPECT_LE(test, until, after + 200 * NSEC_PER_USEC);
+		expect_slots(test, slots, "turn", i);
+	}
+
+	/* from those that have more, until they'd have less */
+	slots = alloc_slots(test, 6);
+	slots_own(slots, 0, 5);
+	slots_own(slots, 1, 1);
+	slots_run(slots, node_pool(slots, 0, 0), 20);
+	slots_run(slots, node_pool(slots, 1, 0), 20);
+	for (i = 0; i < 4; i++) {
+		KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), max(5 - i, 3));
+		slots_set_turns(slots, 0);
+		slots_end(node_pool(slots, 0, 0));
+		slots_start_all(slots);
+		KUNIT_EXPECT_EQ(test, slots_running(slots->pools, NR_SLOT_POOLS), 6);
+		expect_slots(test, slots, "level", i);
+	}
+	drain_slots(test, slots);
+}
+
+/*
+ * Catches turns of the wrong length and ones that go on when they shouldn't. The first
+ * item of all has taken its slot and isn't part of a turn.
+ */
+static void slots_are_kept_for_a_turn(struct kunit *test)
+{
+	static const int turns[][2] = { { 0, 1 + 17 }, { 1, 17 }, { 0, 12 }, { 1, 13 } };
+	struct slots *slots = alloc_slots(test, 1);
+	int i, j;
+
+	slots_own(slots, 0, 1);
+	/* what is left of turns that are over */
+	for (i = 0; i < 2; i++)
+		slots->pools[i].pwq->nr_keep = 7;
+	for (i = 0; i < 2; i++)
+		slots_run(slots, &slots->pools[i], NR_SLOT_ITEMS);
+	for (i = 0; i < ARRAY_SIZE(turns); i++) {
+		for (j = 0; j < turns[i][1]; j++) {
+			slots_set_turns(slots, U64_MAX);
+			KUNIT_ASSERT_EQ_MSG(test, slots_next(slots), turns[i][0],
+					    "turn %d, item %d", i, j);
+		}
+	}
+	KUNIT_EXPECT_EQ(test, slots_next(slots), -1);
+
+	/* the time of a turn is over, or max_active is set, with each item */
+	for (j = 0; j < 2; j++) {
+		slots_run(slots, &slots->pools[0], 1);
+		slots_run(slots, &slots->pools[1], 10);
+		slots_run(slots, &slots->pools[0], 9);
+		for (i = 0; i < 20; i++) {
+			slots_set_turns(slots, j ? U64_MAX : local_clock() - 1);
+			if (j) {
+				slots_set_max_active(slots, 0);
+				slots_set_max_active(slots, 1);
+			}
+			KUNIT_EXPECT_EQ(test, slots_next(slots), i % 2);
+		}
+		expect_slots(test, slots, "turns", j);
+	}
+	drain_slots(test, slots);
+}
+
+/* Catches turns that last too long or too short, or end when max_active is raised. */
+static void turns_take_their_time(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	u64 before, after;
+
+	slots_own(slots, 0, 4);
+	slots_run(slots, p, NR_SLOT_ITEMS);
+	/* clocks of CPUs may differ */
+	migrate_disable();
+	before = local_clock();
+	slots_end(p);
+	after = local_clock();
+	migrate_enable();
+	KUNIT_EXPECT_GE(test, p->pwq->keep_until, before + 100 * NSEC_PER_USEC);
+	KUNIT_EXPECT_LE(test, p->pwq->keep_until, after + 100 * NSEC_PER_USEC);
+
+	/* as many more for each slot that it has */
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_keep, 4 * 16);
+	slots_set_max_active(slots, 5);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(p, 1), 5);
+	expect_slots(test, slots, "raised", 0);
+	slots_set_max_active(slots, 4);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_keep, 0);
+	drain_slots(test, slots);
+}
+
+/* Catches pools that are left out, or come before it's their turn. */
+static void slots_are_given_in_order(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	int i;
+
+	slots_own(slots, 0, 1);
+	slots_run(slots, &slots->pools[0], 1);
+	for (i = 1; i < NR_NODE_POOLS; i++)
+		slots_run(slots, &slots->pools[i], 5);
+	slots_run(slots, &slots->pools[0], 4);
+	for (i = 0; i < 5 * NR_NODE_POOLS; i++) {
+		slots_set_turns(slots, 0);
+		KUNIT_EXPECT_EQ_MSG(test, slots_next(slots), i % NR_NODE_POOLS, "item %d", i);
+		/* who comes late is the last in line */
+		if (i == 2 * NR_NODE_POOLS)
+			slots_run(slots, &slots->pools[0], 1);
+	}
+	KUNIT_EXPECT_EQ(test, slots_next(slots), 0);
+	expect_slots(test, slots, "order", i);
 }
 
 /* Catches shares that are too large or too small, and a pool that all others take from. */
 static void slots_are_shared(struct kunit *test)
 {
-	struct slots *slots = alloc_slots(test, 8 * WQ_SLOT_SHARES);
-	struct workqueue_struct *wq = &slots->wq;
-	int i, share;
+	struct slots *slots = alloc_slots(test, 8 * 8 * 8);
+	struct wq_node_nr_active *nna = slots->wq->node_nr_active[0];
+	struct slots_pool *p;
+	int i, nr;
 
 	/* what is spare */
-	for (i = 0; i < NR_SLOT_POOLS; i++) {
-		share = DIV_ROUND_UP(wq->nr_spare, WQ_SLOT_SHARES);
-		slots_queue(slots, i);
-		KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[i].pwq->nr_free), share - 1);
+	slots_own(slots, 0, 8 * 8 * 8);
+	for (i = 0; i < NR_NODE_POOLS; i++) {
+		nr = nna->nr_spare;
+		slots_run(slots, &slots->pools[i], 1);
+		KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[i].pwq->nr_free), nr / 8 - 1);
 	}
 	expect_slots(test, slots, "spare", 0);
 
-	/* what one half of the pools holds, one of which each of the others takes from */
-	slots = alloc_slots(test, NR_SLOT_POOLS / 2 * 11);
-	wq = &slots->wq;
-	wq->nr_spare = 0;
-	for (i = 0; i < NR_SLOT_POOLS / 2; i++) {
-		struct pool_workqueue *pwq = slots->pools[i].pwq;
-
-		raw_spin_lock_irq(&pwq->pool->lock);
-		raw_spin_lock(&wq->active_lock);
-		pwq_open(pwq, 11);
-		raw_spin_unlock(&wq->active_lock);
-		raw_spin_unlock_irq(&pwq->pool->lock);
+	/* what two of the pools hold: half of what the one had that opened first, and the other */
+	slots = alloc_slots(test, 2 * 11);
+	nna = slots->wq->node_nr_active[0];
+	slots_own(slots, 0, 2 * 11);
+	nna->nr_spare = 0;
+	for (i = 0; i < 2; i++) {
+		p = &slots->pools[i];
+		raw_spin_lock_irq(&p->pool.lock);
+		raw_spin_lock(&nna->lock);
+		pwq_open(p->pwq, 5);
+		pwq_open(p->pwq, 6);
+		raw_spin_unlock(&nna->lock);
+		raw_spin_unlock_irq(&p->pool.lock);
 	}
-	for (; i < NR_SLOT_POOLS; i++)
-		slots_queue(slots, i);
-	for (i = 0; i < NR_SLOT_POOLS; i++)
-		KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[i].pwq->nr_free), 5);
+	p = &slots->pools[2];
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 7), 7);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[0].pwq->nr_free), 5);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[1].pwq->nr_free), 5);
+	KUNIT_EXPECT_EQ(test, atomic_read(&p->pwq->nr_free), 5);
+
+	/* one that has used all that it had stays open */
+	for (i = 0; i < 5; i++)
+		slots_run(slots, &slots->pools[0], 1);
+	slots_run(slots, p, 6);
 	expect_slots(test, slots, "taken", 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[0].pwq->nr_free), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[1].pwq->nr_free), 2);
+	KUNIT_EXPECT_EQ(test, atomic_read(&p->pwq->nr_free), 2);
+	drain_slots(test, slots);
 }
 
-/* Catches pools that are closed for having used all that they hold. */
-static void slots_are_looked_for(struct kunit *test)
+/*
+ * Catches max_active that is lowered at the expense of what executes although slots are
+ * free, and slots that are used although they are owed.
+ */
+static void slots_are_given_up(struct kunit *test)
 {
-	struct slots *slots = alloc_slots(test, 64);
-	struct pool_workqueue *pwq;
-	int i, last = NR_SLOT_POOLS - 1;
+	struct slots *slots = alloc_slots(test, 24);
+	struct slots_pool *p = node_pool(slots, 0, 0), *waiting = node_pool(slots, 0, 1);
+	atomic_t *nr_owed = &slots->wq->nr_owed;
+	int i;
 
-	/* all have several, and use all of them but for the last one */
-	for (i = 0; i < last; i++)
-		do {
-			slots_queue(slots, i);
-		} while (atomic_read(&slots->pools[i].pwq->nr_free) > 0);
-	while (slots->wq.nr_spare)
-		slots_queue(slots, last);
-	while (atomic_read(&slots->pools[last].pwq->nr_free) < 4)
-		slots_end(slots, last);
-
-	slots_queue(slots, 0);
-	expect_slots(test, slots, "look", 0);
-	for (i = 0; i < NR_SLOT_POOLS; i++) {
-		pwq = slots->pools[i].pwq;
-		KUNIT_EXPECT_GE_MSG(test, atomic_read(&pwq->nr_free), 0, "pool %d", i);
+	/* 4 execute, and others are spare on two nodes or held by a pwq */
+	slots_own(slots, 0, 16);
+	slots_own(slots, 1, 8);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 6), 6);
+	slots_end(p);
+	slots_end(p);
+	KUNIT_EXPECT_GT(test, atomic_read(&p->pwq->nr_free), 0);
+	for (i = 23; i >= 4; i--) {
+		slots_set_max_active(slots, i);
+		KUNIT_EXPECT_EQ(test, atomic_read(nr_owed), 0);
+		expect_slots(test, slots, "free", i);
 	}
-	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[0].pwq->nr_free), 1);
-	KUNIT_EXPECT_EQ(test, atomic_read(&pwq->nr_free), 2);
-}
+	KUNIT_EXPECT_EQ(test, slots_running(p, 1), 4);
 
-/*
- * Catches a pwq that forgets what it holds when it gets more, as one may that was closed
- * for a moment, and one that doesn't open with the first slot that it puts back.
- */
-static void slots_are_held(struct kunit *test)
-{
-	struct slots *slots = alloc_slots(test, 1);
-	struct pool_workqueue *pwq = slots->pools[0].pwq;
-	struct workqueue_struct *wq = &slots->wq;
-
-	slots_queue(slots, 0);
-	slots_queue(slots, 1);
-	KUNIT_EXPECT_TRUE(test, list_empty(&wq->open_pwqs));
-	slots_cancel(slots, 1);
-	slots_end(slots, 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&pwq->nr_free), 1);
-	expect_slots(test, slots, "put back", 0);
-
+	/* one is granted, but not used yet */
+	KUNIT_EXPECT_EQ(test, slots_run(slots, waiting, 2), 0);
+	slots_end(p);
+	KUNIT_EXPECT_EQ(test, waiting->pwq->nr_granted, 1);
+	waiting->pwq->nr_keep = 7;
 	slots_set_max_active(slots, 3);
-	raw_spin_lock_irq(&pwq->pool->lock);
-	raw_spin_lock(&wq->active_lock);
-	wq_add_spare(wq, -2);
-	pwq_open(pwq, 2);
-	raw_spin_unlock(&wq->active_lock);
-	raw_spin_unlock_irq(&pwq->pool->lock);
-	KUNIT_EXPECT_EQ(test, atomic_read(&pwq->nr_free), 3);
-	expect_slots(test, slots, "more", 0);
+	KUNIT_EXPECT_EQ(test, waiting->pwq->nr_granted, 0);
+	KUNIT_EXPECT_EQ(test, waiting->pwq->nr_keep, 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(nr_owed), 0);
+	expect_slots(test, slots, "granted", 0);
+	KUNIT_EXPECT_FALSE(test, slots_start(waiting));
+
+	/* the rest is owed until items end, or it's raised again */
+	slots_set_max_active(slots, 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(nr_owed), 3);
+	raw_spin_lock_irq(&waiting->pool.lock);
+	KUNIT_EXPECT_FALSE(test, pwq_accept_slot(waiting->pwq));
+	raw_spin_unlock_irq(&waiting->pool.lock);
+	slots_end(p);
+	slots_set_max_active(slots, 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(nr_owed), 1);
+	expect_slots(test, slots, "owed", 0);
+	slots_end(p);
+	slots_settle(slots);
+	KUNIT_EXPECT_EQ(test, atomic_read(nr_owed), 0);
+	KUNIT_EXPECT_EQ(test, slots_running(waiting, 1), 0);
+	slots_end(p);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(waiting, 1), 1);
+	expect_slots(test, slots, "paid", 0);
+	drain_slots(test, slots);
 }
 
-/*
- * Catches a slot that is used although nothing waits for it, it has gone since or somebody
- * else waits for it, and one that gets lost when it is refused.
- */
+/* Catches a slot that is used where nothing waits anymore, or gets lost when it's refused. */
 static void slots_are_refused(struct kunit *test)
 {
 	struct slots *slots = alloc_slots(test, 1);
-	struct workqueue_struct *wq = &slots->wq;
-	struct pool_workqueue *pwq = slots->pools[1].pwq, *other = slots->pools[2].pwq;
+	struct slots_pool *p = slots->pools, *gone = &slots->pools[1], *next = &slots->pools[2];
+	struct wq_node_nr_active *nna = slots->wq->node_nr_active[0];
 
-	slots_queue(slots, 0);
-	slots_queue(slots, 1);
-	slots_queue(slots, 1);
+	slots_own(slots, 0, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, next, 1), 0);
 
-	/* as if it was on its way when max_active was lowered */
-	raw_spin_lock_irq(&pwq->pool->lock);
-	wq->nr_spare = -1;
-	KUNIT_EXPECT_FALSE(test, pwq_accept_slot(pwq));
-	wq->nr_spare = 0;
-	raw_spin_unlock_irq(&pwq->pool->lock);
-	expect_slots(test, slots, "lowered", 0);
-
-	/* as if max_active was raised and the slot has yet to be passed on */
-	raw_spin_lock_irq(&other->pool->lock);
-	wq->nr_spare = 1;
-	KUNIT_EXPECT_FALSE(test, pwq_tryinc_nr_active(other));
-	wq->nr_spare = 0;
-	pwq_update_pending(other);
-	raw_spin_unlock_irq(&other->pool->lock);
-	expect_slots(test, slots, "raised", 0);
-
-	slots_cancel(slots, 1);
-	slots_cancel(slots, 1);
-	raw_spin_lock_irq(&pwq->pool->lock);
-	KUNIT_EXPECT_FALSE(test, pwq_accept_slot(pwq));
-	raw_spin_unlock_irq(&pwq->pool->lock);
-	expect_slots(test, slots, "cancelled", 0);
-
-	/* as if they were cancelled when the slot was on its way: the next one gets it */
-	slots_queue(slots, 2);
-	raw_spin_lock_irq(&wq->active_lock);
-	list_add(&pwq->pending_node, &wq->pending_pwqs);
-	raw_spin_unlock_irq(&wq->active_lock);
-	slots_end(slots, 0);
-	raw_spin_lock_irq(&pwq->pool->lock);
-	pwq_update_pending(pwq);
-	raw_spin_unlock_irq(&pwq->pool->lock);
+	/* as if its items were cancelled when the slot was on its way: the next one gets it */
+	raw_spin_lock_irq(&nna->lock);
+	list_add(&gone->pwq->pending_node, &nna->pending_pwqs);
+	raw_spin_unlock_irq(&nna->lock);
+	slots_end(p);
+	raw_spin_lock_irq(&gone->pool.lock);
+	pwq_update_pending(gone->pwq);
+	raw_spin_unlock_irq(&gone->pool.lock);
 	expect_slots(test, slots, "passed on", 0);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(next, 1), 1);
+	drain_slots(test, slots);
+}
+
+/*
+ * An item that is queued again while it executes. Catches one that holds a slot until then,
+ * or has none when it's started.
+ */
+static void slots_are_for_deferred_items(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 2);
+	struct slots_pool *p = node_pool(slots, 0, 0), *other = node_pool(slots, 0, 1);
+	struct worker *worker;
+
+	slots_own(slots, 0, 2);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	worker = slots_executing(p, 0);
+	KUNIT_EXPECT_TRUE(test, slots_queue_item(p, &p->items[0]));
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	KUNIT_EXPECT_FALSE(test, list_empty(&worker->scheduled));
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_active, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, other, 2), 1);
+	expect_slots(test, slots, "deferred", 0);
+
+	/* it waits for its turn like all others, or is started when it's that */
+	KUNIT_EXPECT_FALSE(test, slots_end_item(worker));
+	KUNIT_EXPECT_TRUE(test, list_empty(&worker->scheduled));
+	expect_slots(test, slots, "waits", 0);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(other, 1), 2);
+	slots_set_turns(slots, 0);
+	slots_end(other);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(p, 1), 1);
+	expect_slots(test, slots, "started", 0);
+	while (slots_end(other))
+		slots_start_all(slots);
+	worker = slots_executing(p, 0);
+	KUNIT_EXPECT_TRUE(test, slots_queue_item(p, &p->items[0]));
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	KUNIT_EXPECT_TRUE(test, slots_end_item(worker));
+	expect_slots(test, slots, "again", 0);
+
+	worker = slots_executing(p, 0);
+	KUNIT_EXPECT_TRUE(test, slots_queue_item(p, &p->items[0]));
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	KUNIT_EXPECT_EQ(test, slots_cancel(p, &p->items[0]), SLOTS_DEFERRED);
+	expect_slots(test, slots, "cancelled", 0);
+	KUNIT_EXPECT_FALSE(test, slots_end_item(worker));
+	drain_slots(test, slots);
+}
+
+/* Catches items without slots that keep workers busy one by one, or too many under a lock. */
+static void slots_are_not_there_for_many(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct slots_pool *p = node_pool(slots, 0, 0);
+
+	slots_own(slots, 0, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	slots_queue(p, 20);
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&p->pwq->inactive_works), 1 + 16);
+	/* those that are queued from now on aren't listed, on other pools of the node neither */
+	slots_queue(p, 1);
+	slots_queue(node_pool(slots, 0, 1), 1);
+	slots_queue(node_pool(slots, 1, 0), 1);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_listed, 3);
+	KUNIT_EXPECT_EQ(test, node_pool(slots, 0, 1)->pwq->nr_listed, 0);
+	KUNIT_EXPECT_EQ(test, node_pool(slots, 1, 0)->pwq->nr_listed, 1);
+	expect_slots(test, slots, "parked", 0);
+	drain_slots(test, slots);
 }
 
 /* Catches pwqs that take the slots with them when they are replaced. */
@@ -1911,226 +2533,6 @@ static void slots_of_released_pwqs_come_back(struct kunit *test)
 	free_limited(test, limited, 2);
 }
 
-/* the pool that has the only active item, which ends; -1 if none has */
-static int end_the_one(struct slots *slots)
-{
-	int i;
-
-	for (i = 0; i < NR_SLOT_POOLS; i++)
-		if (slots_end(slots, i))
-			return i;
-	return -1;
-}
-
-/* let no turn end for the time that it takes */
-static void slots_stop_clock(struct slots *slots)
-{
-	int i;
-
-	for (i = 0; i < NR_SLOT_POOLS; i++)
-		if (slots->pools[i].pwq->keep_until)
-			slots->pools[i].pwq->keep_until = U64_MAX;
-}
-
-/*
- * Catches turns of the wrong length and ones that go on when they shouldn't. The first
- * item of all has taken its slot and isn't part of a turn.
- */
-static void slots_are_kept_for_a_turn(struct kunit *test)
-{
-	static const int nr_turns[][2] = {
-		{ 0, 1 + 1 + WQ_SLOT_BATCH }, { 1, 1 + WQ_SLOT_BATCH },
-		{ 0, NR_SLOT_ITEMS - 2 - WQ_SLOT_BATCH }, { 1, NR_SLOT_ITEMS - 1 - WQ_SLOT_BATCH },
-	};
-	struct slots *slots = alloc_slots(test, 1);
-	int i, j, last = -1, turn = -1, nr = 0;
-
-	/* what is left of turns that are over */
-	for (i = 0; i < 2; i++)
-		slots->pools[i].pwq->nr_keep = 7;
-	for (i = 0; i < NR_SLOT_ITEMS; i++)
-		slots_queue(slots, 0);
-	for (i = 0; i < NR_SLOT_ITEMS; i++)
-		slots_queue(slots, 1);
-	for (i = 0; i < 2 * NR_SLOT_ITEMS; i++) {
-		int ended;
-
-		slots_stop_clock(slots);
-		ended = end_the_one(slots);
-		if (ended != last) {
-			turn++;
-			nr = 0;
-		}
-		last = ended;
-		nr++;
-		KUNIT_ASSERT_LT(test, turn, ARRAY_SIZE(nr_turns));
-		KUNIT_ASSERT_EQ(test, last, nr_turns[turn][0]);
-		KUNIT_ASSERT_LE(test, nr, nr_turns[turn][1]);
-	}
-	KUNIT_EXPECT_EQ(test, turn, 3);
-
-	/* the time of a turn is over, or max_active is set, with each item */
-	for (j = 0; j < 2; j++) {
-		for (i = 0; i < 10; i++) {
-			slots_queue(slots, 0);
-			slots_queue(slots, 1);
-		}
-		for (i = 0; i < 20; i++) {
-			if (!j) {
-				slots->pools[0].pwq->keep_until = local_clock() - 1;
-				slots->pools[1].pwq->keep_until = local_clock() - 1;
-			} else {
-				slots_stop_clock(slots);
-				slots_set_max_active(slots, 0);
-				slots_set_max_active(slots, 1);
-			}
-			KUNIT_EXPECT_EQ(test, end_the_one(slots), i % 2);
-		}
-		expect_slots(test, slots, "turns", j);
-	}
-}
-
-/* Catches turns that last too long or too short, or end when max_active is raised. */
-static void turns_take_their_time(struct kunit *test)
-{
-	struct slots *slots = alloc_slots(test, 1);
-	struct pool_workqueue *pwq = slots->pools[1].pwq;
-	u64 before, after;
-
-	slots_queue(slots, 0);
-	slots_queue(slots, 1);
-	/* clocks of CPUs may differ */
-	migrate_disable();
-	before = local_clock();
-	slots_end(slots, 0);
-	after = local_clock();
-	migrate_enable();
-	KUNIT_EXPECT_GE(test, pwq->keep_until, before + 100 * NSEC_PER_USEC);
-	KUNIT_EXPECT_LE(test, pwq->keep_until, after + 100 * NSEC_PER_USEC);
-
-	KUNIT_EXPECT_EQ(test, pwq->nr_keep, 32);
-	slots_set_max_active(slots, 2);
-	KUNIT_EXPECT_EQ(test, pwq->nr_keep, 32);
-	slots_end(slots, 1);
-}
-
-/* Catches slots of which all together are kept for no longer than one. */
-static void more_slots_are_kept_for_longer(struct kunit *test)
-{
-	struct slots *slots = alloc_slots(test, 4);
-	int i;
-
-	for (i = 0; i < NR_SLOT_ITEMS; i++)
-		slots_queue(slots, 0);
-	slots_queue(slots, 1);
-	/* all but one of those that have been waiting are activated */
-	for (i = 4; i < NR_SLOT_ITEMS - 1; i++) {
-		slots_stop_clock(slots);
-		slots_end(slots, 0);
-	}
-	KUNIT_EXPECT_EQ(test, slots->pools[1].pwq->nr_active, 0);
-	while (slots_end(slots, 0) || slots_end(slots, 1))
-		;
-	expect_slots(test, slots, "kept", 0);
-}
-
-struct slots_setter {
-	struct slots		*slots;
-	int			limit;		/* 3, and later 2, tells it to set that */
-	struct completion	done;
-};
-
-static int slots_set_fn(void *arg)
-{
-	struct slots_setter *setter = arg;
-	int limit;
-
-	for (limit = 3; limit > 1; limit--) {
-		while (READ_ONCE(setter->limit) > limit)
-			cond_resched();
-		slots_set_max_active(setter->slots, limit);
-		complete(&setter->done);
-	}
-	return 0;
-}
-
-/*
- * Whoever lowers max_active ends the turn of each pool with its lock held, after
- * which none can begin with a slot that has gone.
- */
-static void turns_end_when_limit_is_lowered(struct kunit *test)
-{
-	struct slots *slots = alloc_slots(test, 4);
-	struct slots_pool *last = &slots->pools[NR_SLOT_POOLS - 1];
-	struct slots_setter setter = { .slots = slots, .limit = 4 };
-	int here = cpumask_first(cpu_online_mask), us;
-	int there = cpumask_next(here, cpu_online_mask);
-	int kept_before, kept_meanwhile;
-	bool done_meanwhile;
-
-	if (there >= nr_cpu_ids)
-		kunit_skip(test, "needs two CPUs");
-
-	init_completion(&setter.done);
-	KUNIT_EXPECT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(here)), 0);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(slots_set_fn, &setter, there,
-							   "kunit_slots/%u")));
-
-	/* it can't lower max_active */
-	last->pwq->nr_keep = 5;
-	raw_spin_lock_irq(&slots->wq.active_lock);
-	WRITE_ONCE(setter.limit, 3);
-	for (us = 0; us < 5000000 && !mutex_is_locked(&slots->wq.mutex); us++)
-		udelay(1);
-	mdelay(5);
-	kept_before = READ_ONCE(last->pwq->nr_keep);
-	raw_spin_unlock_irq(&slots->wq.active_lock);
-	wait_for_completion(&setter.done);
-	KUNIT_EXPECT_EQ(test, kept_before, 5);
-	KUNIT_EXPECT_EQ(test, slots->wq.max_active, 3);
-	KUNIT_EXPECT_EQ(test, last->pwq->nr_keep, 0);
-
-	/* it has lowered it, but can't end the last turn */
-	last->pwq->nr_keep = 5;
-	raw_spin_lock_irq(&last->pool.lock);
-	WRITE_ONCE(setter.limit, 2);
-	for (us = 0; us < 5000000 && READ_ONCE(slots->wq.max_active) != 2; us++)
-		udelay(1);
-	mdelay(5);
-	kept_meanwhile = READ_ONCE(last->pwq->nr_keep);
-	done_meanwhile = completion_done(&setter.done);
-	raw_spin_unlock_irq(&last->pool.lock);
-	wait_for_completion(&setter.done);
-	KUNIT_EXPECT_EQ(test, kept_meanwhile, 5);
-	KUNIT_EXPECT_FALSE(test, done_meanwhile);
-	KUNIT_EXPECT_EQ(test, slots->wq.max_active, 2);
-	KUNIT_EXPECT_EQ(test, last->pwq->nr_keep, 0);
-
-	set_cpus_allowed_ptr(current, cpu_possible_mask);
-}
-
-/* Catches pools that are left out, or come before it's their turn. */
-static void slots_are_given_in_order(struct kunit *test)
-{
-	struct slots *slots = alloc_slots(test, 1);
-	int i, j;
-
-	for (j = 0; j < 5; j++)
-		for (i = 0; i < NR_SLOT_POOLS; i++)
-			slots_queue(slots, i);
-	for (i = 0; i < 5 * NR_SLOT_POOLS; i++) {
-		/* the first one to wait was the second one to queue */
-		KUNIT_EXPECT_EQ_MSG(test, end_the_one(slots), i % NR_SLOT_POOLS, "item %d", i);
-		for (j = 0; j < NR_SLOT_POOLS; j++)
-			slots->pools[j].pwq->nr_keep = 0;
-		/* who comes late is the last in line */
-		if (i == 2 * NR_SLOT_POOLS)
-			slots_queue(slots, 0);
-	}
-	KUNIT_EXPECT_EQ(test, end_the_one(slots), 0);
-	expect_slots(test, slots, "order", i);
-}
-
 static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(scope_names_match_exactly),
 	KUNIT_CASE(bogus_default_scope_changes_nothing),
@@ -2156,17 +2558,20 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(waiting_items_can_be_cancelled),
 	KUNIT_CASE(slots_add_up),
 	KUNIT_CASE(slots_add_up_in_races),
-	KUNIT_CASE(slots_stay_where_they_are_needed),
-	KUNIT_CASE(slots_are_shared),
-	KUNIT_CASE(slots_are_looked_for),
-	KUNIT_CASE(slots_are_held),
-	KUNIT_CASE(slots_are_refused),
-	KUNIT_CASE(slots_of_released_pwqs_come_back),
+	KUNIT_CASE(slots_of_no_node_are_shared_out),
+	KUNIT_CASE(slots_are_found_anywhere),
+	KUNIT_CASE(slots_are_taken_from_nodes_with_more),
+	KUNIT_CASE(slots_move_to_nodes_with_less),
+	KUNIT_CASE(nodes_take_turns),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(turns_take_their_time),
-	KUNIT_CASE(more_slots_are_kept_for_longer),
-	KUNIT_CASE(turns_end_when_limit_is_lowered),
 	KUNIT_CASE(slots_are_given_in_order),
+	KUNIT_CASE(slots_are_shared),
+	KUNIT_CASE(slots_are_given_up),
+	KUNIT_CASE(slots_are_refused),
+	KUNIT_CASE(slots_are_for_deferred_items),
+	KUNIT_CASE(slots_are_not_there_for_many),
+	KUNIT_CASE(slots_of_released_pwqs_come_back),
 	{}
 };
 
@@ -2227,6 +2632,18 @@ static bool has_started(struct kunit *test, struct step *step)
 	return wait_for_completion_timeout(&step->started, patience(test));
 }
 
+/* it has found no slot: the next one of its node to be queued, on any pool, waits as well */
+static void expect_waits(struct kunit *test, struct step *step)
+{
+	unsigned long end = jiffies + patience(test);
+
+	while (!(READ_ONCE(*work_data_bits(&step->work)) & WORK_STRUCT_INACTIVE) &&
+	       time_before(jiffies, end))
+		usleep_range(1000, 2000);
+	KUNIT_EXPECT_TRUE(test, *work_data_bits(&step->work) & WORK_STRUCT_INACTIVE);
+	KUNIT_EXPECT_FALSE(test, completion_done(&step->started));
+}
+
 static void set_nice(struct kunit *test, struct workqueue_struct *wq, int nice)
 {
 	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
@@ -2261,7 +2678,7 @@ static void start_chained_items(struct kunit *test, struct workqueue_struct *wq)
 
 static void chained_items_start(struct kunit *test)
 {
-	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 4);
 
 	KUNIT_ASSERT_NOT_NULL(test, wq);
 	set_nice(test, wq, -9);
@@ -2733,28 +3150,6 @@ static void executing_item_stays(struct kunit *test)
 	destroy_workqueue(wq);
 }
 
-/* one that runs and was queued again is cancelled and makes room for one that it waits for */
-static void item_starts_when_another_is_cancelled(struct kunit *test)
-{
-	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 2);
-	struct step first, second;
-
-	KUNIT_ASSERT_NOT_NULL(test, wq);
-	set_nice(test, wq, -3);
-	init_step(&second, NULL);
-	init_step(&first, &second.started);
-	queue_work(wq, &first.work);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
-	queue_work(wq, &first.work);
-	queue_work(wq, &second.work);
-	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
-	KUNIT_EXPECT_TRUE(test, cancel_work(&first.work));
-	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
-	end_step(&first);
-	end_step(&second);
-	destroy_workqueue(wq);
-}
-
 static void raise_limit(struct kunit *test, unsigned int flags)
 {
 	struct workqueue_struct *wq = alloc_workqueue("kunit", flags, 1);
@@ -2781,6 +3176,54 @@ static void item_starts_when_limit_is_raised(struct kunit *test)
 {
 	raise_limit(test, WQ_PERCPU);
 	raise_limit(test, WQ_UNBOUND);
+}
+
+/* what freezing does, and thawing */
+static void set_frozen(struct workqueue_struct *wq, bool frozen)
+{
+	mutex_lock(&wq->mutex);
+	wq->saved_max_active = !frozen;
+	wq_adjust_max_active(wq);
+	mutex_unlock(&wq->mutex);
+}
+
+/* items that were queued before, of which one found no slot, and one that was meanwhile */
+static void frozen_items_start(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	struct step first, second, third;
+	struct completion release;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	init_step(&third, NULL);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	queue_work(wq, &second.work);
+	expect_waits(test, &second);
+	set_frozen(wq, true);
+	complete_all(&release);
+	flush_work(&first.work);
+	queue_work(wq, &third.work);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&second.started, HZ / 20));
+	expect_waits(test, &third);
+	set_frozen(wq, false);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &third));
+
+	/* one for which no other has to wait */
+	set_frozen(wq, true);
+	reinit_completion(&third.started);
+	queue_work(wq, &third.work);
+	expect_waits(test, &third);
+	set_frozen(wq, false);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &third));
+	end_step(&first);
+	end_step(&second);
+	end_step(&third);
+	destroy_workqueue(wq);
 }
 
 #ifdef CONFIG_FREEZER
@@ -2837,6 +3280,90 @@ static void fail_to_create(struct worker_pool *pool)
 	timer_delete_sync(&pool->mayday_timer);
 }
 
+/* one that is flushed and finds no slot when it's about to be started: they stay together */
+static void flush_waits_for_slot(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
+	struct completion release, release_busy;
+	struct step first, second, busy;
+	struct worker_pool *pool;
+	struct flush flush;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	pool = take_only_worker(test, other, &busy, &release_busy);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	set_nice(test, wq, -3);
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	set_nice(test, wq, -15);
+	queue_work(wq, &second.work);
+	start_flush(&flush, &second.work);
+	await_barrier(test, &second.work);
+
+	set_manager(pool, false);
+	complete_all(&release_busy);
+	expect_waits(test, &second);
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flush.done, HZ / 20));
+	complete_all(&release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
+	KUNIT_EXPECT_TRUE(test, completion_done(&second.started));
+	end_step(&first);
+	end_step(&second);
+	end_step(&busy);
+	end_flush(&flush);
+	destroy_workqueue(wq);
+	destroy_workqueue(other);
+}
+
+/* one that has got a slot but not started is cancelled and makes room for one of another pool */
+static void item_starts_when_another_is_cancelled(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
+	struct completion release, release_busy;
+	struct step first, second, third, busy;
+	struct worker_pool *pool;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	pool = take_only_worker(test, other, &busy, &release_busy);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	init_step(&third, NULL);
+
+	set_nice(test, wq, -3);		/* a pool of the same node as that one */
+	queue_work(wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	queue_work(wq, &third.work);
+	expect_waits(test, &third);
+	set_nice(test, wq, -15);
+	queue_work(wq, &second.work);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&third.work));
+	complete_all(&release);
+	flush_work(&first.work);
+
+	set_nice(test, wq, -3);
+	queue_work(wq, &third.work);
+	expect_waits(test, &third);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&second.work));
+	KUNIT_EXPECT_TRUE(test, has_started(test, &third));
+	KUNIT_EXPECT_FALSE(test, completion_done(&second.started));
+
+	set_manager(pool, false);
+	complete_all(&release_busy);
+	end_step(&first);
+	end_step(&second);
+	end_step(&third);
+	end_step(&busy);
+	destroy_workqueue(wq);
+	destroy_workqueue(other);
+}
+
 /* an item for which there is no worker, nor a way to get one */
 static void item_starts_on_rescuer(struct kunit *test)
 {
@@ -2868,7 +3395,7 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 1);
 	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
 	struct completion release, release_busy;
-	struct step first, second, busy;
+	struct step first, second, third, busy;
 	struct pool_workqueue *pwq;
 	struct worker_pool *pool;
 	int failing;
@@ -2881,9 +3408,12 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 		init_completion(&release);
 		init_step(&first, &release);
 		init_step(&second, NULL);
-		set_nice(test, wq, 0);
+		init_step(&third, NULL);
+		set_nice(test, wq, -3);
 		queue_work(wq, &first.work);
 		KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+		queue_work(wq, &third.work);
+		expect_waits(test, &third);
 		set_nice(test, wq, -15);
 		queue_work(wq, &second.work);
 		rcu_read_lock();
@@ -2902,6 +3432,7 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 		KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 		end_step(&first);
 		end_step(&second);
+		end_step(&third);
 	}
 
 	/* now there is an idle worker */
@@ -2924,7 +3455,7 @@ static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 1);
 	struct workqueue_struct *other = alloc_workqueue("kunit_other", WQ_UNBOUND, 0);
 	struct completion release, release_busy;
-	struct step first, second, busy;
+	struct step first, second, third, busy;
 	struct worker_pool *pool;
 
 	KUNIT_ASSERT_NOT_NULL(test, wq);
@@ -2934,12 +3465,17 @@ static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 	init_completion(&release);
 	init_step(&first, &release);
 	init_step(&second, NULL);
+	init_step(&third, NULL);
 	set_nice(test, wq, -15);
 	queue_work(wq, &first.work);
 	fail_to_create(pool);
 	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	set_nice(test, wq, -3);
+	queue_work(wq, &third.work);
+	expect_waits(test, &third);
 	set_nice(test, wq, -15);	/* @second gets another pwq of the same pool */
 	queue_work(wq, &second.work);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&third.work));
 	complete_all(&release);
 	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
 
@@ -2947,6 +3483,7 @@ static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 	complete_all(&release_busy);
 	end_step(&first);
 	end_step(&second);
+	end_step(&third);
 	end_step(&busy);
 	destroy_workqueue(wq);
 	destroy_workqueue(other);
@@ -3058,14 +3595,16 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(flush_waits_for_hog),
 	KUNIT_CASE(flush_waits_for_old_pool),
 	KUNIT_CASE(flush_looks_again),
+	KUNIT_CASE(flush_waits_for_slot),
 	KUNIT_CASE(item_may_be_executing),
 	KUNIT_CASE(executing_item_stays),
-	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_starts_when_unplugged),
 	KUNIT_CASE(item_starts_when_limit_is_raised),
+	KUNIT_CASE(frozen_items_start),
 #ifdef CONFIG_FREEZER
 	KUNIT_CASE(item_starts_when_thawed),
 #endif
+	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_starts_on_rescuer),
 	KUNIT_CASE(item_of_another_pool_starts_on_rescuer),
 	KUNIT_CASE(item_of_another_pwq_starts_on_rescuer),

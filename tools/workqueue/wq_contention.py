@@ -9,10 +9,10 @@ again, and changes nothing:
     drgn wq_contention.py [--for SECONDS] [--interval SECONDS] [--top N] [--json]
     drgn wq_contention.py --bpf [--for SECONDS] [--top N] [--json]
 
-A line for each pool->lock, the one with the most waiting first, and for each lock
-that limits an unbound workqueue (active_lock, or the lock of a node before that):
+A line for each pool->lock, the one with the most waiting first, and for the lock of
+each node of an unbound workqueue, under which slots of max_active are passed on:
 
-  LOCK        pool N, or the workqueue and node whose limit it's for
+  LOCK        pool N, or the workqueue and its node; node -1 for pools of no node
   HELD        share of the samples in which it was held, in percent
   WAITED      in which somebody waited for it, with the interval that the real
               share is in with a probability of 95 % (Wilson's)
@@ -167,8 +167,8 @@ class Locks:
 
     def find(self) -> None:
         """The locks that there are now, with what is known of those that there were."""
-        exact = self.prog.type("struct workqueue_struct").has_member("active_lock")
         found: dict[int, Lock] = {}
+        nr_nodes = self.prog["nr_node_ids"].value_() if "nr_node_ids" in self.prog else 1
 
         def add(name: str, lock: drgn.Object, pool: drgn.Object | None = None) -> None:
             address = lock.raw_lock.val.address_of_().value_()
@@ -192,12 +192,10 @@ class Locks:
                     names.append(name)
                 nodes.add(pwq.pool.node.value_())
             if wq.flags & self.prog["WQ_UNBOUND"]:
-                if exact:
-                    add(f"{name} active_lock", wq.active_lock)
-                    continue
                 for node in nodes:
-                    index = node if node >= 0 else self.prog["nr_node_ids"].value_()
-                    add(f"{name} node {node}", wq.node_nr_active[index].lock)
+                    index = node if node >= 0 else nr_nodes
+                    if of_node := wq.node_nr_active[index]:  # ordered ones may have none
+                        add(f"{name} node {node}", of_node.lock)
         self.locks = found
 
     def pool_of(self, lock: Lock) -> Pool:

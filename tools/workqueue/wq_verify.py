@@ -26,8 +26,9 @@ A line for each check:
   workers    lists and counts of workers agree with each other and with what each
              worker says of itself
   items      so do those of work items
-  slots      as many work items are active as are counted, and none waits although
-             max_active allows for more
+  slots      no slot of max_active is lost or made up, no more work items execute than
+             there are slots, and none waits although one is free; on kernels without
+             slots, what limits each node is counted right
   stuck      no work item waits for a second in a pool with an idle worker while
              none has been woken up
 
@@ -409,6 +410,27 @@ class Kernel:
                 found.setdefault(pwq.pool.value_(), []).append(pwq)
         return found
 
+    @cached_property
+    def nr_nodes(self) -> int:
+        return self.constant("nr_node_ids") if "nr_node_ids" in self.prog else 1
+
+    def node_index(self, pwq: drgn.Object) -> int:
+        """Where its node is in node_nr_active."""
+        node = pwq.pool.node.value_()
+        return node if node >= 0 else self.nr_nodes
+
+    def has_slots(self, wq: drgn.Object) -> bool:
+        """Whether nodes own slots, which its work items take."""
+        flags = self.constant("WQ_UNBOUND") | self.constant("__WQ_ORDERED")
+        return hasattr(wq, "nr_owed") and wq.flags & flags == self.constant("WQ_UNBOUND")
+
+    def nodes(self, wq: drgn.Object) -> dict[int, drgn.Object]:
+        """Those that own slots, with the one for pools of no node."""
+        if not self.has_slots(wq):
+            return {}
+        nodes = {index: wq.node_nr_active[index].read_() for index in range(self.nr_nodes + 1)}
+        return {index: node for index, node in nodes.items() if node}
+
     def attrs(self, wq: drgn.Object) -> drgn.Object:
         return wq.member_(self.member("workqueue_struct", "attrs", "unbound_attrs"))
 
@@ -471,6 +493,21 @@ class Kernel:
         except AttributeError:  # one CPU, or PREEMPT_RT's spinlock_t, of which there is none here
             return False
 
+    def owned(self, mutex: drgn.Object) -> bool:
+        return bool(mutex.owner.counter if hasattr(mutex, "owner") else mutex.rtmutex.owner)
+
+    def will_run(self, timer: drgn.Object) -> bool:
+        """Whether a timer does something or is about to; not if it should have a second ago."""
+        if timer.entry.pprev:
+            late = (self["jiffies_64"].value_() - timer.expires.value_()) & (1 << 64) - 1
+            return late >> 63 != 0 or late < self.constant("CREATE_COOLDOWN")
+        address = timer.address_of_().value_()
+        return any(
+            base.running_timer.value_() == address
+            for cpu in cpus_in(self.online)
+            for base in per_cpu(self["timer_bases"], cpu)
+        )
+
     @property
     def changing(self) -> bool:
         """Whether CPUs come or go, or pods and the pools of workqueues are being changed."""
@@ -478,8 +515,7 @@ class Kernel:
             return True
         if "wq_pool_mutex" not in self.prog:
             return False
-        mutex = self["wq_pool_mutex"]
-        return bool(mutex.owner.counter if hasattr(mutex, "owner") else mutex.rtmutex.owner)
+        return self.owned(self["wq_pool_mutex"])
 
     def steadily(
         self,
@@ -497,9 +533,9 @@ class Kernel:
 
         def busy() -> bool:
             return any(
-                self.locked(one.member_(name))
+                held(one.member_(name))
                 for one in objects
-                for name in ("lock", "active_lock")
+                for name, held in (("lock", self.locked), ("mutex", self.owned))
                 if one.type_.type.has_member(name)
             )
 
@@ -868,6 +904,7 @@ def check_workers(kernel: Kernel, look: Look, number: int, pool: drgn.Object) ->
 def check_items(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
     workers = kernel.workers(pool)
     listed = list(kernel.items(pool.worklist))
+    startable = Counter(item.pwq for item in listed if not item.inactive)
     for worker in workers.attached.values():
         listed += kernel.items(worker.scheduled)
     own = {pwq.value_(): pwq for pwq in kernel.pwqs_of.get(pool.value_(), [])}
@@ -897,8 +934,10 @@ def check_items(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> N
         counts = {"nr_active": (pwq.nr_active.value_(), active[address])}
         for color, count in enumerate(pwq.nr_in_flight.value_()):
             counts[f"nr_in_flight[{color}]"] = count, flying[address, color]
+        if kernel.has_slots(pwq.wq):
+            counts["nr_listed"] = pwq.nr_listed.value_(), startable[address]
         for what, (counted, found) in counts.items():
-            if not found <= counted <= found + slack:
+            if not found <= counted <= found + slack * (what != "nr_listed"):
                 text = f"{what} in pool {number} is {counted}, there are {found}"
                 look.of_workqueue(name, text, [number])
 
@@ -911,16 +950,16 @@ def check_slots(kernel: Kernel) -> Look:
     look = Look(unit="workqueues")
     for wq in kernel.workqueues:
         pwqs = kernel.pwqs(wq)
-        objects = [wq, *pwqs, *(pwq.pool for pwq in pwqs)]
+        objects = [wq, *pwqs, *(pwq.pool for pwq in pwqs), *kernel.nodes(wq).values()]
         kernel.steadily(look, f"workqueue {name_of(wq)}", objects, check_slots_of, wq, pwqs)
     return look
 
 
 def check_slots_of(kernel: Kernel, look: Look, wq: drgn.Object, pwqs: list[drgn.Object]) -> None:
-    if not wq.flags & kernel.constant("WQ_UNBOUND"):
-        faults = percpu_slots
-    elif hasattr(wq, "nr_spare"):
-        faults = exact_slots
+    if kernel.has_slots(wq):
+        faults = owned_slots
+    elif hasattr(wq, "nr_owed") or not wq.flags & kernel.constant("WQ_UNBOUND"):
+        faults = pwq_slots
     else:
         faults = node_slots
     for what, of in chain(limit_of(kernel, wq), faults(kernel, wq, pwqs)):
@@ -945,58 +984,102 @@ def waiting(pwqs: Iterable[drgn.Object]) -> list[drgn.Object]:
     ]
 
 
-def percpu_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
+def pwq_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
+    """Where each pwq is limited by itself."""
     limit = wq.max_active.value_()
     if beside := [pwq for pwq in waiting(pwqs) if pwq.nr_active < limit]:
         yield f"work items wait although fewer than {limit} are active", beside
 
 
-def exact_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
-    slack, waits = kernel.finishing(pwqs), waiting(pwqs)
-    limit, spare = wq.max_active.value_(), wq.nr_spare.value_()
+def owned_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
+    """What the comment above struct wq_node_nr_active says of all nodes, and of each."""
+    limit, owed = wq.max_active.value_(), wq.nr_owed.counter.value_()
+    slack, waits, nodes = kernel.finishing(pwqs), waiting(pwqs), kernel.nodes(wq)
+    executing = sum(
+        worker.current_pwq == pwq
+        and worker.current_func.value_() != kernel.functions["wq_barrier_func"]
+        for pwq in pwqs
+        for worker in kernel.workers(pwq.pool).busy.values()
+    )
+    if executing > limit + owed:
+        yield f"{executing} work items execute, max_active is {limit}", ()
+    owned = sum(node.nr_owned.value_() for node in nodes.values())
+    # whoever moves slots from one node to another has them in hand
+    if not owned <= limit + owed <= owned + (limit + owed if slack else 0):
+        and_owed = f" and the {owed} that are owed" if owed else ""
+        yield f"nodes own {owned} slots, and not max_active, {limit}{and_owed}", ()
+    counted = sum(bool(node.counted) for node in nodes.values())
+    if wq.nr_waiting.counter != counted:
+        yield f"nr_waiting is {wq.nr_waiting.counter.value_()}, {counted} nodes are counted", ()
+    for index, node in nodes.items():
+        here = [pwq for pwq in pwqs if kernel.node_index(pwq) == index]
+        yield from slots_of(kernel, index, node, here, slack)
+    for pwq in pwqs:
+        listed, granted = pwq.nr_listed.value_(), pwq.nr_granted.value_()
+        attached = kernel.workers(pwq.pool).attached.values()
+        # a rescuer puts back what is too many when it leaves
+        if granted > listed and not slack and not any(worker.rescue_wq for worker in attached):
+            yield f"{granted} slots are granted to {listed} listed work items", [pwq]
+    free = sum(node.nr_spare.value_() for node in nodes.values())
+    free += sum(max(pwq.nr_free.counter.value_(), 0) for pwq in pwqs)
+    if free <= 0 or slack:
+        return  # or on the way to pass on a slot
+    if waits and not kernel.will_run(wq.slot_timer):
+        yield f"work items wait beside {free} free slots", waits
+    if owed:
+        yield f"{free} slots are free though {owed} are owed", ()
+
+
+def slots_of(
+    kernel: Kernel, index: int, node: drgn.Object, pwqs: list[drgn.Object], slack: int
+) -> SlotFaults:
+    """What is said of one node."""
+    title = f"node {index}" if index < kernel.nr_nodes else "no node"
     free = {pwq.value_(): pwq.nr_free.counter.value_() for pwq in pwqs}
-    active = sum(pwq.nr_active.value_() for pwq in pwqs)
+    started = sum(pwq.nr_active.value_() - pwq.nr_listed.value_() for pwq in pwqs)
+    granted = sum(pwq.nr_granted.value_() for pwq in pwqs)
     held = sum(max(number, 0) for number in free.values())
-    # whoever passes on a slot still has it as well
-    if not limit <= active + held + spare <= limit + slack:
-        counts = f"{active} active, {held} held and {spare} spare slots"
-        yield f"{counts} are not max_active, {limit}", ()
+    spare, owned = node.nr_spare.value_(), node.nr_owned.value_()
+    # whoever passes on a slot still counts it where it was
+    there = started + granted + held + spare
+    if not owned - slack <= there <= owned + kernel.finishing(pwqs):
+        counts = f"{started} started, {granted} granted, {held} held and {spare} spare slots"
+        yield f"{counts} of {title} are not the {owned} that it owns", ()
+    if spare < 0 or owned < 0:
+        yield f"{title} owns {owned} slots, of which {spare} are spare", ()
     by_address = {pwq.value_(): pwq for pwq in pwqs}
     opened, pending = (
         {
             pwq.value_(): pwq
             for pwq in kernel.entries(head, "struct pool_workqueue", f"{which}_node")
         }
-        for which, head in (("open", wq.open_pwqs), ("pending", wq.pending_pwqs))
+        for which, head in (("open", node.open_pwqs), ("pending", node.pending_pwqs))
     )
     for which, listed, right in (
         ("open", opened, {address for address, number in free.items() if number >= 0}),
-        ("pending", pending, {pwq.value_() for pwq in waits}),
+        ("pending", pending, {pwq.value_() for pwq in waiting(pwqs)}),
     ):
         for address in right ^ listed.keys():
             pwq = by_address.get(address) or listed[address]
-            yield f"a pwq is{' not' if address in right else ''} {which} by mistake", [pwq]
-    if slack:
-        return  # on the way to pass on a slot
-    if waits and spare > 0:
-        yield f"work items wait beside {spare} free slots", waits
-    if waits and opened:
-        yield "work items wait although other pwqs hold slots", waits
+            verb = "is not" if address in right else "is"
+            yield f"a pwq {verb} {which} on {title} by mistake", [pwq]
+    if opened and pending:
+        yield f"pwqs of {title} are open while others wait there", pending.values()
+    if pending and not node.counted:
+        yield f"{title} waits and is not counted", pending.values()
 
 
 def node_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
-    nr_nodes = kernel.constant("nr_node_ids") if "nr_node_ids" in kernel.prog else 1
     by_node: dict[int, list[drgn.Object]] = {}
     for pwq in pwqs:
-        node = pwq.pool.node.value_()
-        by_node.setdefault(node if node >= 0 else nr_nodes, []).append(pwq)
+        by_node.setdefault(kernel.node_index(pwq), []).append(pwq)
     if kernel.finishing(pwqs):
         return
     for node, here in sorted(by_node.items()):
         of_node = wq.node_nr_active[node]
         if kernel.locked(of_node.lock):
             continue
-        title = f"node {node}" if node < nr_nodes else "all nodes"
+        title = f"node {node}" if node < kernel.nr_nodes else "all nodes"
         active = sum(pwq.nr_active.value_() for pwq in here)
         counted, limit = of_node.nr.counter.value_(), of_node.max.value_()
         if counted != active:
