@@ -4,47 +4,58 @@
  * those of kernel/workqueue.c.
  *
  * Four pwqs, each on a pool of its own; with SHARED, pwqs 0 and 1 are on the same one.
- * CPUS processes queue, complete and cancel items of any pwq, in any order and at any
- * time, so as many of these overlap. FLUSHES barriers are linked behind items that wait.
- * With LIMITS, another process sets max_active that many times, to any value from 0
- * (freezing) to MAX and at last to MAX. With RELEASE, pwq 0 goes away once it has no
- * items. With ORDERED, too, and pwq 2, where items go when all of pwq 0 have been queued,
- * is plugged until then.
+ * Pwqs 0 and 1 are of node 0, pwq 2 is of node 1 and pwq 3 of node LAST; that may be
+ * NONE, which owns all slots at first. CPUS processes do whatever can be done, in any
+ * order and at any time, so as many of these overlap: they queue items, start and end
+ * them, cancel CANCELS, link FLUSHES barriers behind items that wait, run the timer,
+ * and set max_active LIMITS times, to any value from 0 (freezing) to MAX and at last to
+ * MAX. DEFERS items may be those that their pool executes already. With RESCUER, kicks
+ * of pool 0 may find no worker, and there is a rescuer. With RELEASE, pwq 1 goes away
+ * once it has no items. With DEPENDS, no item of pwq 0 ends before all others have.
  *
- * wq->active_lock, A here, nests inside pool locks. It protects nr_spare, max and which
- * pwqs are open. A pwq's counts are protected by its pool's lock. That a pwq is pending
- * is written under both. nr_spare is read without A where a slot is accepted: until
- * whoever lowers max_active has had the pool's lock, that may find an older value.
+ * nna->lock, node[] here, nests inside pool locks. It protects what a node has: which
+ * of its pwqs are open and pending, nr_owned and nr_spare. A pwq's counts are protected
+ * by its pool's lock. That a pwq is pending is written under both.
  *
- * What is changed without A is a pwq's nr_free: free slots that it holds, or CLOSED.
- * Whoever has the pool's lock takes and puts slots there by atomic operations on that
- * one word, each a single step. They fail if there is none to take, or if it's closed,
- * and may fail for a value that they read too late: at any time a pwq's free slots can
- * be missed, after which more are added to them under A. Also under A, a single exchange
- * closes a pwq. What is left to it is stored in a later step, before A is released. The
- * store that opens a pwq, under both locks, is seen by nobody else before that.
+ * What is changed without the node's lock is a pwq's nr_free: free slots that it holds,
+ * or CLOSED. Whoever has the pool's lock takes and puts slots there by atomic operations
+ * on that one word, each a single step. Under the node's lock, a single exchange closes a
+ * pwq. What is left to it is stored in a later step, before the lock is released. The
+ * store that opens a pwq, under both locks, is seen by nobody else before that. nr_owed,
+ * nr_waiting and whether the timer is pending are such words, too. Of other nodes, their
+ * nr_owned and whether they wait are read without lock.
  *
- * An item is executed and done in one step, as until then only its slot matters. This
- * takes a worker that looks for items. One is there after a kick, and then for as long
- * as there are items: it kicks the pool for the next one when it starts on an item, and
- * looks for more when it's done. Cancelling takes no worker.
+ * What nobody else can see is merged into one step: code under a lock up to where it
+ * looks at one of those words again or takes another lock. Inside one step, a process
+ * waits for a lock with those held that it has taken before.
  *
- * What nobody else can see is merged into one step: code under A that touches no nr_free
- * and no other lock, and code under a pool's lock before it takes A.
+ * A worker that looks for items is there after a kick, and then for as long as there are
+ * items: it kicks the pool for the next one when it starts an item, and looks for more
+ * when it's done. A worklist has no order: any item on it may be next, and any number
+ * that can be parked are. Cancelling takes no worker.
  *
- * A pwq gets any number of the spare slots, and its turn may end with any item. So what
- * is proved holds for any number of shares and for any length of a turn.
+ * A pwq gets any number of the spare slots, the turn of a pwq may end with any item, and
+ * that of a node with any slot. So what is proved holds for any number of shares and for
+ * any length of a turn.
  *
- * Proved: never are more items active than max_active allows, slots add up, and when
- * nothing can happen any more all items are done. No item waits while a slot is spare or
- * a pwq is open, unless whoever has set max_active is about to pass slots on. A pwq that
- * has items never looks empty. A pwq that waits is passed a slot after PWQS - 1 others
- * were at most, and what these keep is limited as well. Each BREAK_* is a mistake that
- * the verifier has to find.
+ * Proved: never are more items executed than max_active allows, slots add up, and when
+ * nothing can happen any more all items are done. No item waits while a slot is free
+ * anywhere, unless somebody is about to pass it on or the timer will. No slot is reserved
+ * for an item that isn't on the worklist. A pwq that waits is passed a slot after those
+ * of its node that wait too were once each, and what these keep is limited as well. No
+ * slot is passed on for ever, provided that a node's turn isn't over before the slot that
+ * begins it has been passed on. Not proved: how long a node waits for others' slots, and
+ * that a rescuer comes. Each BREAK_* is a mistake that the verifier has to find.
  */
 
 #ifndef CPUS
 #define CPUS 2
+#endif
+#ifndef NODES
+#define NODES 2
+#endif
+#ifndef LAST
+#define LAST 1		/* node of pwq 3 */
 #endif
 #ifndef MAX
 #define MAX 2
@@ -52,14 +63,14 @@
 #ifndef BATCH
 #define BATCH 1
 #endif
-#ifndef LOOKS
-#define LOOKS 1		/* at open pwqs before any is closed */
-#endif
 #ifndef ITEMS
-#define ITEMS 2, 1, 1, 0	/* how many of each pwq */
+#define ITEMS 2, 0, 1, 0	/* how many of each pwq */
 #endif
 #ifndef CANCELS
 #define CANCELS 0
+#endif
+#ifndef DEFERS
+#define DEFERS 0
 #endif
 #ifndef FLUSHES
 #define FLUSHES 0
@@ -67,23 +78,25 @@
 #ifndef LIMITS
 #define LIMITS 0
 #endif
-#ifdef ORDERED
-#define RELEASE
-#endif
 #ifndef DFL
-#ifdef RELEASE
-#define DFL 2		/* whose pool is locked by whoever sets max_active */
-#else
-#define DFL 0
-#endif
+#define DFL 0		/* whose pool is locked by whoever passes on spare slots */
 #endif
 
 #define CLOSED	(-1)
+#define NONE	NODES
 #define PWQS	4
+#define NODE(p)	((p) <= 1 -> 0 : ((p) == 2 -> 1 : LAST))
 #define ALL_PWQS(ok)	(ok(0) && ok(1) && ok(2) && ok(3))
 #define SUM_PWQS(nr)	(nr(0) + nr(1) + nr(2) + nr(3))
-#define PICK(can) \
+#define PICK(p, can) \
 	if :: can(0) -> p = 0 :: can(1) -> p = 1 :: can(2) -> p = 2 :: can(3) -> p = 3 fi
+#if NODES > 2
+#define ALL_NODES(ok)	(ok(0) && ok(1) && ok(2) && ok(3))
+#define SUM_NODES(nr)	(nr(0) + nr(1) + nr(2) + nr(3))
+#else
+#define ALL_NODES(ok)	(ok(0) && ok(1) && ok(2))
+#define SUM_NODES(nr)	(nr(0) + nr(1) + nr(2))
+#endif
 
 #ifdef SHARED
 #define POOL(p)	((p) == 1 -> 0 : (p))
@@ -93,42 +106,53 @@
 #define WORK(p)	WORKLIST(p)
 #endif
 
-/* Under A. */
-bool A;
-short nr_spare = MAX;
-byte max = MAX;
-chan open_pwqs = [PWQS] of { byte };
-chan pending_pwqs = [PWQS] of { byte };
+/* Under the node's lock. */
+bool node[NODES + 1];	/* locked */
+byte nr_owned[NODES + 1];
+byte nr_spare[NODES + 1];
+bool counted[NODES + 1];
+chan open_pwqs[NODES + 1] = [PWQS] of { byte };
+chan pending_pwqs[NODES + 1] = [PWQS] of { byte };
 
 /* Atomic words. */
 short nr_free[PWQS] = CLOSED;
+byte nr_owed;
+byte nr_waiting;
+bool timer;		/* pending */
 
-/* Under the pool's lock; pending under A too. */
+/* Under the pool's lock; pending under the node's too. */
 bool pool[PWQS];	/* locked */
 bool kicked[PWQS];	/* a worker of the pool looks for items */
-byte worklist[PWQS];	/* active items that nobody executes yet */
-byte barriers[PWQS];	/* behind them */
-bool pending[PWQS];
-bool plugged[PWQS];
-byte nr_active[PWQS];
+byte nr_listed[PWQS];	/* items on the worklist */
+byte nr_granted[PWQS];
 byte nr_inactive[PWQS];
-bool linked[PWQS];	/* a barrier is linked behind one of the latter */
+byte nr_started[PWQS];
+byte nr_deferred[PWQS];	/* to workers that execute them */
 byte nr_keep[PWQS];
-byte refcnt[PWQS];	/* items that are not done yet */
+byte refcnt[PWQS];	/* items that are not done yet, and who else needs the pwq */
+bool pending[PWQS];
+byte behind[PWQS];	/* barriers linked behind items on the worklist */
+byte linked[PWQS];	/* ... and behind those that are inactive */
+byte barriers[PWQS];	/* on the worklist, alone */
+hidden byte gone;	/* with their items */
 bool released[PWQS];	/* no items may come */
 
-/* What is left to do. */
+/* What is being done, and what is left to do. */
+byte max = MAX;		/* max_active */
+bool ticking;		/* the timer's function runs */
+bool setting;		/* max_active */
 byte items[PWQS] = { ITEMS };
 byte cancels = CANCELS;
+byte defers = DEFERS;
 byte flushes = FLUSHES;
+byte limits = LIMITS;
 
 /* For the proof only. */
-byte nr_used;		/* slots of active items */
+byte nr_used;		/* slots of items that are executed */
 byte nr_passed;		/* slots that somebody has at hand */
+byte nr_slots = MAX;
 byte limit = MAX;	/* slots that may be in use */
-bool filling;		/* whoever set max_active will pass on all */
-bool was_spare;		/* ... and found nr_spare not negative */
-byte nr_reset;		/* ... and had the locks of so many pwqs */
+byte nr_searching;
 bool freed[PWQS];
 byte passes[PWQS];	/* times that others were passed a slot while this pwq waits */
 byte keeps[PWQS];	/* ... and that they kept one */
@@ -137,99 +161,104 @@ bool set_up;
 #define LEFT(p)		items[p]
 #define REFS(p)		(refcnt[p] + barriers[p])
 #define FREE(p)		(nr_free[p] > 0 && !freed[p] -> nr_free[p] : 0)
-#define WORKLIST(p)	(worklist[p] + barriers[p])
+#define GRANTED(p)	nr_granted[p]
+#define SPARE(n)	nr_spare[n]
+#define WORKLIST(p)	(nr_listed[p] + barriers[p])
+#define WAITS(n)	(len(pending_pwqs[n]) > 0)
+#define OTHERS_WAIT(n)	(nr_waiting > counted[n])
 
-#ifdef ORDERED
-#define IN_ORDER(p)	(p == 0 || items[0] == 0)
+#define CAN_QUEUE(p)	(items[p] && !pool[POOL(p)] && !released[p])
+#define CAN_START(p)	(nr_listed[p] && kicked[POOL(p)] && !pool[POOL(p)])
+#ifdef DEPENDS
+#define CAN_END(p)	(nr_started[p] && !pool[POOL(p)] && \
+			 (p > 0 || items[1] + items[2] + items[3] + \
+				   refcnt[1] + refcnt[2] + refcnt[3] == 0))
 #else
-#define IN_ORDER(p)	true
+#define CAN_END(p)	(nr_started[p] && !pool[POOL(p)])
 #endif
-#define CAN_QUEUE(p)	(items[p] && !pool[POOL(p)] && !released[p] && IN_ORDER(p))
-#define CAN_EXECUTE(p)	(worklist[p] && kicked[POOL(p)] && !pool[POOL(p)])
 #define CAN_FINISH(p)	(barriers[p] && kicked[POOL(p)] && !pool[POOL(p)])
-#define CAN_CANCEL(p)	(cancels && worklist[p] && !pool[POOL(p)])
+#define CAN_CANCEL(p)	(cancels && nr_listed[p] && !pool[POOL(p)])
 #define CAN_DROP(p)	(cancels && nr_inactive[p] && !pool[POOL(p)])
-#define CAN_FLUSH(p)	(flushes && nr_inactive[p] && !linked[p] && !pool[POOL(p)])
-
-#define PWQ_CLOSED(p)	(nr_free[p] < 0)
-#define PWQ_LISTED(p)	((open_pwqs ?? [p] -> true : false) == (nr_free[p] >= 0))
-#define PWQ_WAITS(p)	(pool[POOL(p)] || pending[p] == (nr_inactive[p] > 0 && !plugged[p]))
-#define PWQ_DRAINS(p)	(pool[POOL(p)] || refcnt[p] == 0 || nr_active[p] + nr_inactive[p] > 0)
-#define PWQ_IS_FAIR(p)	(passes[p] < PWQS)
-/* for each item then active or about to be done: in turns, before them, with slots at hand */
-#define PWQ_IS_KIND(p)	(keeps[p] <= BATCH * (MAX + CPUS) * (2 * (PWQS - 1) + MAX))
-
-#ifdef BREAK_OPEN_WHILE_SOME_WAIT
-#define SOME_WAIT(p)	pending[p]
+#define CAN_FORGET(p)	(cancels && nr_deferred[p] && !pool[POOL(p)])
+#define CAN_FLUSH(p)	(flushes && behind[p] < nr_listed[p] && !pool[POOL(p)])
+#define CAN_LINK(p)	(flushes && linked[p] < nr_inactive[p] && !pool[POOL(p)])
+#ifdef BREAK_GRANTED_ARE_PARKED
+#define CAN_PARK(p)	(POOL(p) == mine && nr_listed[p] && pending[p])
 #else
-#define SOME_WAIT(p)	(len(pending_pwqs) > 0)
+#define CAN_PARK(p)	(POOL(p) == mine && nr_listed[p] && pending[p] && !nr_granted[p])
 #endif
+#define WANTS(p)	(nr_listed[p] > nr_granted[p] || nr_inactive[p] > 0)
 
-/* What is true whenever A is free. */
-#define SLOTS_ADD_UP	(nr_used + nr_passed + nr_spare + SUM_PWQS(FREE) == max)
-#define NONE_FORGOTTEN	(len(pending_pwqs) == 0 || \
-			 ((filling || nr_spare <= 0) && ALL_PWQS(PWQ_CLOSED)))
-#define NONE_TOO_MANY	(nr_spare >= 0 || ALL_PWQS(PWQ_CLOSED))
-#define ALL_LISTED	(len(open_pwqs) <= max && ALL_PWQS(PWQ_LISTED))
+#define PWQ_CLOSED(p)	(nr_free[p] < 0 || !WAITS(NODE(p)) || node[NODE(p)])
+#define PWQ_LISTED(p)	(node[NODE(p)] || \
+			 (open_pwqs[NODE(p)] ?? [p] -> true : false) == (nr_free[p] >= 0))
+#define PWQ_WAITS(p)	(pool[POOL(p)] || pending[p] == (nr_inactive[p] > 0))
+#define PWQ_SPENDS(p)	(pool[POOL(p)] || nr_granted[p] <= nr_listed[p])
+/* for each item then executed or about to be done: in turns, before them, with slots at hand */
+#define PWQ_IS_KIND(p)	(keeps[p] <= BATCH * (MAX + CPUS) * (2 * (PWQS - 1) + MAX))
+#define ON(n, nr, p)	(NODE(p) == n -> nr : 0)
+#define NR_ON(n)	(ON(n, 1, 0) + ON(n, 1, 1) + ON(n, 1, 2) + ON(n, 1, 3))
+#define PWQ_IS_FAIR(p)	(passes[p] < NR_ON(NODE(p)))
+#define HAS(n, p)	ON(n, nr_started[p] + nr_granted[p] + FREE(p), p)
+#define NODE_ADDS_UP(n)	(HAS(n, 0) + HAS(n, 1) + HAS(n, 2) + HAS(n, 3) + nr_spare[n] == \
+			 nr_owned[n])
+#define NODE_COUNTS(n)	(node[n] || !WAITS(n) || counted[n])
+#define NODE_IS_DONE(n)	(!WAITS(n))
+
+/* What is true at any time. */
+#define SLOTS_ADD_UP	(nr_used + nr_passed + SUM_NODES(SPARE) + SUM_PWQS(FREE) + \
+			 SUM_PWQS(GRANTED) == nr_slots && (setting || nr_slots == max + nr_owed))
+#define NODES_ADD_UP	(nr_passed > 0 || ALL_NODES(NODE_ADDS_UP))
+#define NONE_FORGOTTEN	(nr_passed > 0 || nr_searching > 0 || ticking || setting || timer || \
+			 SUM_NODES(SPARE) + SUM_PWQS(FREE) == 0 || ALL_NODES(NODE_IS_DONE))
+#define ALL_CLOSED	ALL_PWQS(PWQ_CLOSED)
+#define ALL_LISTED	ALL_PWQS(PWQ_LISTED)
 #define ALL_WAIT	ALL_PWQS(PWQ_WAITS)
-#define ALL_DRAIN	ALL_PWQS(PWQ_DRAINS)
+#define ALL_SPEND	ALL_PWQS(PWQ_SPENDS)
+#define ALL_COUNT	ALL_NODES(NODE_COUNTS)
 
 #ifndef NO_MONITOR
 /* Blocked for ever if that is so, and then adds no states. */
 active proctype monitor()
 {
 end:
-	atomic {
-		!A && set_up && !(SLOTS_ADD_UP && NONE_FORGOTTEN && NONE_TOO_MANY &&
-				  ALL_LISTED && ALL_WAIT && ALL_DRAIN) ->
-		assert(SLOTS_ADD_UP);
-		assert(NONE_FORGOTTEN);
-		assert(NONE_TOO_MANY);
-		assert(ALL_LISTED);
-		assert(ALL_WAIT);
-		assert(ALL_DRAIN)
-	}
+	if
+	:: atomic { set_up && !SLOTS_ADD_UP -> assert(SLOTS_ADD_UP) }
+	:: atomic { set_up && !NODES_ADD_UP -> assert(NODES_ADD_UP) }
+	:: atomic { set_up && !NONE_FORGOTTEN -> assert(NONE_FORGOTTEN) }
+	:: atomic { set_up && !ALL_CLOSED -> assert(ALL_CLOSED) }
+	:: atomic { set_up && !ALL_LISTED -> assert(ALL_LISTED) }
+	:: atomic { set_up && !ALL_WAIT -> assert(ALL_WAIT) }
+	:: atomic { set_up && !ALL_SPEND -> assert(ALL_SPEND) }
+	:: atomic { set_up && !ALL_COUNT -> assert(ALL_COUNT) }
+	fi
 }
 #endif
 
-inline lock_A()
+inline lock_node(x)
 {
-	!A -> A = true
+	!node[x] -> node[x] = true
 }
 
-inline kick(p)
+inline lock_pool(x)
+{
+	!pool[x] -> pool[x] = true
+}
+
+inline see(p)
 {
 	kicked[POOL(p)] = WORK(p) > 0
 }
 
-/* An item of p has a slot. */
-inline start(p)
-{
-	assert(nr_used < limit);
-#ifdef ORDERED
-	assert(p == 0 || refcnt[0] == 0);
-#endif
-	nr_used++;
-	nr_active[p]++;
-	worklist[p]++
-}
-
-/* The barrier of an item that doesn't wait anymore. */
-inline move_linked(p)
+/* Where there's a rescuer, no worker may be found. */
+inline kick(p)
 {
 	if
-	:: linked[p] -> linked[p] = false; barriers[p]++
-	:: linked[p] && nr_inactive[p] > 0
-	:: else
+	:: see(p)
+#ifdef RESCUER
+	:: POOL(p) == 0
+#endif
 	fi
-}
-
-/* An item of p that waits has a slot. */
-inline activate(p)
-{
-	start(p);
-	nr_inactive[p]--;
-	move_linked(p)
 }
 
 /* Under both locks. */
@@ -237,40 +266,62 @@ inline open(p, nr)
 {
 	if
 #ifdef BREAK_OPEN_OVERWRITES
-	:: open_pwqs ?? [eval(p)] -> nr_free[p] = nr
+	:: open_pwqs[NODE(p)] ?? [eval(p)] -> nr_free[p] = nr
 #else
-	:: open_pwqs ?? [eval(p)] -> nr_free[p] = nr_free[p] + nr
+	:: open_pwqs[NODE(p)] ?? [eval(p)] -> nr_free[p] = nr_free[p] + nr
 #endif
-	:: else -> open_pwqs ! p; nr_free[p] = nr
+	:: else -> open_pwqs[NODE(p)] ! p; nr_free[p] = nr
 	fi
 }
 
 inline set_pending(p)
 {
 	pending[p] = true;
-	pending_pwqs ! p
+	pending_pwqs[NODE(p)] ! p
 }
 
-/* Harmless if p is not pending. */
-inline clear_pending(p)
+/* Of a pwq that an item was removed from; harmless if it's not pending. */
+inline update_pending(p)
 {
 	if
-	:: pending[p] ->
+#ifndef BREAK_EMPTY_STAYS_PENDING
+	:: nr_inactive[p] == 0 && pending[p] ->
+		!node[NODE(p)];
 		pending[p] = false;
-		pending_pwqs ?? eval(p);
+		pending_pwqs[NODE(p)] ?? eval(p);
 		passes[p] = 0;
 		keeps[p] = 0
+#endif
 	:: else
 	fi
 }
 
+/* With the pool's lock: a slot is for an item on the worklist, or one that was inactive. */
+inline grant(p)
+{
+	nr_granted[p]++;
+	if
+	:: nr_granted[p] > nr_listed[p] ->
+		nr_listed[p]++;
+		nr_inactive[p]--;
+		if
+		:: linked[p] > 0 -> linked[p]--; behind[p]++
+		:: linked[p] <= nr_inactive[p]
+		fi;
+		update_pending(p)
+	:: else
+	fi
+}
+
+#define COUNT_ONE(nr, a, p) \
+	nr[a] = (a == p -> 0 : (pending[a] && NODE(a) == NODE(p) -> nr[a] + 1 : nr[a]))
+#define COUNT(nr, p) \
+	COUNT_ONE(nr, 0, p); COUNT_ONE(nr, 1, p); COUNT_ONE(nr, 2, p); COUNT_ONE(nr, 3, p)
+
 /* A slot is passed to p. */
 inline count_pass(p)
 {
-	passes[0] = (p != 0 && pending[0] -> passes[0] + 1 : 0);
-	passes[1] = (p != 1 && pending[1] -> passes[1] + 1 : 0);
-	passes[2] = (p != 2 && pending[2] -> passes[2] + 1 : 0);
-	passes[3] = (p != 3 && pending[3] -> passes[3] + 1 : 0);
+	COUNT(passes, p);
 	keeps[p] = 0;
 	assert(ALL_PWQS(PWQ_IS_FAIR))
 }
@@ -278,181 +329,80 @@ inline count_pass(p)
 /* p keeps a slot. */
 inline count_keep(p)
 {
-	keeps[0] = (p != 0 && pending[0] -> keeps[0] + 1 : 0);
-	keeps[1] = (p != 1 && pending[1] -> keeps[1] + 1 : 0);
-	keeps[2] = (p != 2 && pending[2] -> keeps[2] + 1 : 0);
-	keeps[3] = (p != 3 && pending[3] -> keeps[3] + 1 : 0);
+	COUNT(keeps, p);
 	assert(ALL_PWQS(PWQ_IS_KIND))
 }
 
-#define NO	0
-#define YES	1
-#define ASK	2
-
-/* With p's pool locked: gets a slot, or p is pending. Goes on at has_asked. */
-inline get_slot(p)
+/* With the node's lock. */
+inline close_one(n)
 {
-	atomic {
-		lock_A();
-		if
-#ifdef BREAK_JUMP_THE_LINE
-		:: nr_spare > 0 ->
-#else
-		:: nr_spare > 0 && len(pending_pwqs) == 0 ->
-#endif
-			select (f : 1 .. nr_spare);
-			nr_spare = nr_spare - f;
-			open(p, f - 1);
-			f = 0;
-			got = YES
-#ifndef BREAK_DO_NOT_STEAL
-		:: nr_spare <= 0 && len(pending_pwqs) == 0 -> got = ASK
-#endif
-		:: else -> got = NO
-		fi
-	}
+	open_pwqs[n] ? q;
+	assert(!freed[q]);
+	nr_spare[n] = nr_spare[n] + nr_free[q];
+	nr_free[q] = CLOSED;
+	q = 0
+}
+
+inline pay(n)
+{
+	nr_owed--;
+	nr_owned[n]--;
+	nr_slots--
+}
+
+inline pay_spare(n)
+{
 	do
-	:: atomic { got == ASK && f == 0 && looked < LOOKS && len(open_pwqs) > 0 ->
-		open_pwqs ? <q>;
-		if
-		:: nr_free[q] == 0 -> open_pwqs ? q; open_pwqs ! q; looked++
-		:: else -> looked = LOOKS
-		fi;
-		q = 0 }
-	:: atomic { got == ASK && f == 0 && looked == LOOKS && len(open_pwqs) > 0 ->
-		open_pwqs ? q;
-		assert(!freed[q]);
-		f = nr_free[q];
-#ifdef BREAK_STEAL_IN_TWO
-		}
-		atomic { true ->
-#endif
-		nr_free[q] = CLOSED }
-	:: atomic { else ->
-		if
-#ifndef BREAK_SLOT_IS_LOST
-		:: f > 1 -> open_pwqs ! q; nr_free[q] = f / 2
-#endif
-		:: else
-		fi;
-		if
-		:: got == ASK && f > 0 -> open(p, f - f / 2 - 1); f = 0; got = YES
-		:: got == ASK && f == 0 -> got = NO
-		:: else
-		fi;
-		if
-		:: got == YES -> start(p)
-		:: got == NO -> set_pending(p)
-		fi;
-		q = 0;
-		looked = 0;
-		A = false;
-		goto has_asked }
+	:: nr_spare[n] > 0 && nr_owed > 0 -> nr_spare[n]--; pay(n)
+	:: else -> break
 	od
 }
 
-/*
- * With the pool mine locked: puts back a slot that was refused and, from next on with A
- * held, passes one to a pwq that waits. Goes on at done if none is spare or nobody waits.
- * Else q got it or refused it, and relock() has to follow.
- */
-inline pass_slot(mine)
+/* An item of p has left the worklist, and its barrier, if it has one, goes along. */
+inline move_barrier(p, to)
 {
-	atomic {
-		lock_A();
-		nr_passed--;
-#ifndef BREAK_REFUSED_SLOT_IS_LOST
-		nr_spare++;
-#endif
-next:
-		if
-		:: nr_spare <= 0 || len(pending_pwqs) == 0 -> A = false; goto done
-		:: else
-		fi;
-#ifdef BREAK_STAYS_FIRST
-		pending_pwqs ? <q>;
-#else
-		pending_pwqs ? q;
-		pending_pwqs ! q;
-#endif
-		assert(!freed[q]);
-		count_pass(q);
-		nr_spare--;
-		nr_passed++;
-		A = false;
-		if
-#ifndef BREAK_LOCK_TWO_POOLS
-		:: mine != POOL(q) -> pool[mine] = false
-#endif
-		:: else
-		fi
-	}
-	atomic {
-		if
-		:: mine == POOL(q)
-		:: mine != POOL(q) && !pool[POOL(q)] -> pool[POOL(q)] = true
-		fi;
-		if
-#ifdef BREAK_ACCEPT_WHEN_LOWERED
-		:: nr_inactive[q] > 0 ->
-#else
-		:: nr_inactive[q] > 0 && (nr_spare >= 0 || (was_spare && q >= nr_reset)) ->
-#endif
-			nr_keep[q] = BATCH * (nr_active[q] > 1 -> nr_active[q] : 1);
-			nr_passed--;
-			activate(q);
-			got = YES
-		:: nr_inactive[q] == 0 || nr_spare < 0 -> got = NO
-		fi;
-		if
-		:: got == YES && nr_inactive[q] == 0 -> goto was_last
-		:: else -> goto unlock
-		fi
-	}
-was_last:
-	atomic {
-		lock_A();
-#ifndef BREAK_EMPTY_STAYS_PENDING
-		clear_pending(q);
-#endif
-		A = false;
-unlock:
-		if
-		:: mine != POOL(q) ->
-#ifndef BREAK_NO_KICK
-			if
-			:: got == YES -> kick(q)
-			:: else
-			fi;
-#endif
-			pool[POOL(q)] = false
-		:: else
-		fi
-	}
-}
-
-inline relock(mine)
-{
-#ifndef BREAK_LOCK_TWO_POOLS
 	if
-	:: mine == POOL(q)
-	:: mine != POOL(q) && !pool[mine] -> pool[mine] = true
-	fi;
-#endif
-	q = 0;
-	if
-	:: got == NO -> goto put_back
-	:: got == YES
+	:: behind[p] > 0 -> behind[p]--; to++
+	:: behind[p] <= nr_listed[p]
 	fi
 }
 
+/* An item of p is inactive that was on the worklist. */
+inline park(p)
+{
+	nr_inactive[p]++;
+	move_barrier(p, linked[p])
+}
+
+#ifdef BREAK_MOVE_ANYWAY
+#define HAS_LESS(o)	true
+#else
+#define HAS_LESS(o)	(nr_owned[o] == 0 || nr_owned[o] + WAITS(n) < nr_owned[n])
+#endif
+#define CAN_MOVE(o)	(o != n && WAITS(o) && OTHERS_WAIT(n) && !(began && WAITS(n)) && \
+			 (HAS_LESS(o) || (!own && !WAITS(n))))
+#define STAYS(o)	(!CAN_MOVE(o))
+#ifdef BREAK_OPEN_WHILE_SOME_WAIT
+#define SOME_WAIT(n)	(own -> pending[p] : WAITS(n))
+#else
+#define SOME_WAIT(n)	WAITS(n)
+#endif
+
+/* What for slots are taken, placed or passed on. */
+#define END	1	/* an item has ended */
+#define CANCEL	2	/* more are granted than needed: an item was cancelled ... */
+#define DEFER	3	/* ... or deferred, by a worker ... */
+#define RESCUE	4	/* ... or by the rescuer */
+#define LOWER	5	/* granted ones are taken back */
+#define SEARCH	6	/* a search has found some */
+#define TICK	7	/* the timer has */
+#define RAISE	8	/* there are more */
+
 proctype cpu()
 {
-	byte p, q, got, looked;
+	byte p, q, n, t, o, mine, why;
 	short f;
-#ifdef BREAK_CANCEL_DOES_NOT_KICK
-	bool worker;
-#endif
+	bool own, got, first, began, rescuer;
 
 again:
 	do
@@ -460,301 +410,592 @@ again:
 
 	/* An item is queued. */
 	:: atomic {
-		PICK(CAN_QUEUE);
+		PICK(p, CAN_QUEUE);
+		pool[POOL(p)] = true;
 		items[p]--;
 		refcnt[p]++;
 		if
-		:: nr_inactive[p] > 0 || plugged[p] -> got = NO
-		:: nr_inactive[p] == 0 && !plugged[p] && nr_free[p] > 0 ->
-			nr_free[p]--;
-			start(p);
-			got = YES
-		:: nr_inactive[p] == 0 && !plugged[p] -> pool[POOL(p)] = true; goto ask
+		:: nr_inactive[p] > 0 -> nr_inactive[p]++
+		:: nr_inactive[p] == 0 && nr_free[p] >= 0 -> nr_listed[p]++
+		:: nr_inactive[p] == 0 && nr_free[p] < 0 ->
+			!node[NODE(p)];
+			if
+			:: WAITS(NODE(p)) -> set_pending(p); nr_inactive[p]++
+			:: else -> nr_listed[p]++
+			fi
 		fi;
-has_asked:
-		if
-		:: got == YES -> kick(p)
-		:: got == NO -> nr_inactive[p]++
-		fi;
+		kick(p);
+unlock:
 		pool[POOL(p)] = false;
-		p = 0;
-		got = 0;
-		goto again
+		rescuer = false;
+		goto forget
 		}
-ask:
-		get_slot(p)
 
-	/* An item that has a slot is done, or is cancelled. */
+	/* A worker takes an item, or the rescuer does. */
 	:: atomic {
 		if
-		:: PICK(CAN_EXECUTE);
-			worklist[p]--;
-			kick(p)
-#ifdef BREAK_CANCEL_DOES_NOT_KICK
-			; worker = true
-#endif
-#if CANCELS
-		:: PICK(CAN_CANCEL);
-			cancels--;
-			worklist[p]--;
-			kicked[POOL(p)] = kicked[POOL(p)] && WORK(p) > 0
+		:: PICK(p, CAN_START); kicked[POOL(p)] = false
+#ifdef RESCUER
+		:: nr_listed[0] && !pool[0] -> rescuer = true
 #endif
 		fi;
-		nr_used--;
-#ifdef BREAK_DEC_FIRST
-		nr_active[p]--;
-#endif
+		pool[POOL(p)] = true;
+assign:
+		nr_listed[p]--;
 		if
-#ifdef BREAK_PUT_IN_TWO
-		:: nr_free[p] >= 0 -> f = nr_free[p] + 1; nr_passed++; pool[POOL(p)] = true; goto put_in_two
-#else
-		:: nr_free[p] >= 0 -> nr_free[p]++; goto done
-#endif
-#ifdef BREAK_KEEP_FOR_EVER
-		:: nr_inactive[p] > 0 && !plugged[p] ->
-#else
-		:: nr_inactive[p] > 0 && nr_keep[p] > 0 ->
-			nr_keep[p]--;
-#endif
-			count_keep(p);
-			activate(p);
+#if DEFERS
+		:: defers && nr_deferred[p] < nr_started[p] ->
+			defers--;
+			nr_deferred[p]++;
+			move_barrier(p, gone);
 			if
-			:: nr_inactive[p] > 0 -> goto done
-			:: else -> pool[POOL(p)] = true; goto was_last_kept
-			fi
-		:: nr_passed++; pool[POOL(p)] = true
+			:: !rescuer -> why = DEFER
+#ifdef BREAK_RESCUER_KEEPS_SURPLUS
+			:: rescuer && nr_listed[p] > 0 -> goto assign
+#endif
+			:: rescuer -> why = RESCUE
+			fi;
+			goto put_surplus
+#endif
+		:: true
+		fi;
+start:
+		if
+		:: nr_granted[p] > 0 -> nr_granted[p]--; goto started
+		:: nr_granted[p] == 0 && nr_free[p] > 0 -> nr_free[p]--; goto started
+		:: nr_granted[p] == 0 && nr_free[p] <= 0
+		fi;
+		n = NODE(p);
+		lock_node(n);
+		t = n;
+		first = !WAITS(n)
+		}
+take:
+		/* Those of a node t that is locked. */
+		do
+#ifdef BREAK_JUMP_THE_LINE
+		:: atomic { f == 0 && nr_spare[t] > 0 ->
+#else
+		:: atomic { f == 0 && !WAITS(t) && nr_spare[t] > 0 ->
+#endif
+			select (f : 1 .. nr_spare[t]);
+			nr_spare[t] = nr_spare[t] - f;
+			nr_passed = nr_passed + f;
+			goto taken }
+		:: atomic { f == 0 && !WAITS(t) && nr_spare[t] == 0 && len(open_pwqs[t]) > 0 ->
+			open_pwqs[t] ? q;
+			if
+			:: len(open_pwqs[t]) > 0 && nr_free[q] == 0 ->
+				open_pwqs[t] ! q;
+				open_pwqs[t] ? q
+			:: true
+			fi;
+			assert(!freed[q]);
+			f = nr_free[q];
+			nr_passed = nr_passed + f;
+#ifdef BREAK_CLOSE_IN_TWO
+			}
+			atomic { true ->
+#endif
+			nr_free[q] = CLOSED }
+		:: atomic { else ->
+			if
+			:: f > 1 ->
+				open_pwqs[t] ! q;
+				nr_free[q] = f / 2;
+				nr_passed = nr_passed - f / 2;
+				f = f - f / 2
+			:: else
+			fi;
+taken:
+			q = 0;
+			if
+			:: why == SEARCH ->
+				nr_owned[t] = nr_owned[t] - f;
+				node[t] = false;
+				goto search
+			:: why != SEARCH && f > 0
+			:: why != SEARCH && f == 0 -> goto wait
+			fi;
+			open(p, f - 1);
+			nr_passed = nr_passed - f;
+			f = 0;
+			if
+#ifndef BREAK_NO_ARM_WHEN_TAKEN
+			:: OTHERS_WAIT(n) -> timer = true
+#endif
+			:: else
+			fi;
+			node[n] = false;
+started:
+			assert(nr_used < limit);
+			nr_used++;
+			nr_started[p]++;
+			move_barrier(p, gone);
+			t = 0;
+			first = false;
+#ifndef BREAK_START_DOES_NOT_KICK
+			kick(p);
+#endif
+			goto unlock }
+		od;
+
+		/* It's parked, and so may be what is next. */
+wait:
+		atomic {
+		if :: !pending[p] -> set_pending(p) :: else fi;
+		if :: !counted[n] -> counted[n] = true; nr_waiting++ :: else fi;
+		node[n] = false;
+		park(p);
+		mine = POOL(p);
+		do
+		:: PICK(q, CAN_PARK); nr_listed[q]--; park(q)
+		:: break
+		od;
+		q = 0;
+#ifndef BREAK_POOL_IS_NOT_HELD
+		refcnt[p]++;
+#endif
+		nr_searching = nr_searching + first;
+		pool[mine] = false;
+		if
+		:: !first -> goto searched
+		:: first
 		fi
 		}
 		atomic {
-			lock_A();
-			nr_passed--;
+		why = SEARCH;
+		o = (nr_owned[n] > 0 && timer -> 255 : nr_owned[n]);
+		t = NONE + 1
+		}
+search:
+		do
+		:: atomic { f == 0 && t > 0 ->
+			t--;
 			if
-			:: !SOME_WAIT(p) && nr_spare >= 0 -> open(p, 1)
-			:: else ->
-				nr_spare++;
-#ifndef BREAK_NO_GRANT
-				goto next
-#endif
+			:: t != n && (t == NONE || nr_owned[t] > o) -> lock_node(t); goto take
+			:: else
+			fi }
+		:: atomic { else ->
+			t = 0;
+			o = 0;
+			if
+			:: f == 0 -> goto searched
+			:: f > 0
 			fi;
-			A = false;
-			goto done
+			lock_node(n);
+			nr_owned[n] = nr_owned[n] + f;
+			nr_spare[n] = nr_spare[n] + f;
+			nr_passed = nr_passed - f;
+			f = 0;
+#ifndef BREAK_FOUND_IS_NOT_PAID
+			pay_spare(n);
+#endif
+			node[n] = false;
+			goto pass_spare }
+		od;
+searched:
+#ifndef BREAK_NO_ARM_AFTER_SEARCH
+		timer = timer || (first && WAITS(n));
+#else
+		skip;
+#endif
+		atomic {
+		nr_searching = nr_searching - first;
+		first = false;
+		lock_pool(mine);
+		assert(!freed[p]);
+#ifndef BREAK_POOL_IS_NOT_HELD
+		refcnt[p]--;
+#endif
+look:
+		if
+		:: rescuer -> kick(p)
+		:: !rescuer -> see(p)
+		fi;
+		goto unlock
+		}
+
+	/* An item ends. */
+	:: atomic {
+		PICK(p, CAN_END);
+		pool[POOL(p)] = true;
+		nr_started[p]--;
+		nr_used--;
+		why = END;
+put:
+		mine = POOL(p);
+		n = NODE(p);
+		if
+#ifdef BREAK_PUT_IN_TWO
+		:: nr_free[p] >= 0 -> f = nr_free[p] + 1; nr_passed++; goto put_in_two
+#else
+		:: nr_free[p] >= 0 -> nr_free[p]++; goto placed
+#endif
+#ifdef BREAK_KEEP_FOR_EVER
+		:: nr_free[p] < 0 && WANTS(p) ->
+#else
+		:: nr_free[p] < 0 && WANTS(p) && nr_keep[p] > 0 ->
+			nr_keep[p]--;
+#endif
+			count_keep(p);
+			grant(p);
+			goto placed
+		:: nr_free[p] < 0
+		fi;
+		nr_passed++;
+		own = true;
+		lock_node(n);
+		goto place
 		}
 #ifdef BREAK_PUT_IN_TWO
 put_in_two:
-		atomic { nr_free[p] = f; f = 0; nr_passed--; goto done }
+		skip;
+		atomic { nr_free[p] = f; f = 0; nr_passed--; goto placed }
 #endif
-was_last_kept:
+place:
+		/* One of a node n that is locked. */
 		atomic {
-			lock_A();
-#ifndef BREAK_EMPTY_STAYS_PENDING
-			clear_pending(p);
-#endif
-			A = false;
-			goto done
-		}
-put_back:
-		pass_slot(POOL(p));
-		atomic {
-			relock(POOL(p));
-done:
-#ifndef BREAK_DEC_FIRST
-			nr_active[p]--;
-#endif
-			refcnt[p]--;
-#ifdef BREAK_CANCEL_DOES_NOT_KICK
-			if
-			:: worker -> kick(p); worker = false
-			:: else
-			fi;
-#else
-			kick(p);
-#endif
-			pool[POOL(p)] = false;
-			p = 0;
-			got = 0
-		}
-
-	/* An item that waits is cancelled. */
-#if CANCELS
-	:: atomic {
-		PICK(CAN_DROP);
-		cancels--;
-		nr_inactive[p]--;
-		move_linked(p);
+		o = n;
 		if
-		:: nr_inactive[p] == 0 && pending[p] -> pool[POOL(p)] = true; goto was_last_dropped
+		:: nr_owed > 0 ->
+			pay(n);
+#ifndef BREAK_PAID_IS_LAST
+			got = true;
+#endif
+			goto no_more
+		:: nr_owed == 0 && CAN_MOVE(0) -> o = 0
+		:: nr_owed == 0 && CAN_MOVE(1) -> o = 1
+		:: nr_owed == 0 && CAN_MOVE(2) -> o = 2
+#if NODES > 2
+		:: nr_owed == 0 && CAN_MOVE(NONE) -> o = NONE
+#endif
+		:: nr_owed == 0 && SOME_WAIT(n) -> goto pass
+		:: nr_owed == 0 && !SOME_WAIT(n) && ALL_NODES(STAYS) -> goto leave
+		fi;
+		nr_owned[n]--;
+		goto move
+		}
+move:
+		node[n] = false;
+		atomic {
+		n = o;
+		lock_node(n);
+#ifndef BREAK_TURN_DOES_NOT_BEGIN
+		began = (nr_owned[n] == 0);
+#endif
+		nr_owned[n]++;
+		goto place
+		}
+leave:
+		skip;
+		atomic {
+		if
+		:: own && NODE(p) == n -> open(p, 1)
+		:: else -> nr_spare[n]++
+		fi;
+		if
+#ifndef BREAK_NO_ARM_WHEN_LEFT
+		:: OTHERS_WAIT(n) -> timer = true
+#endif
 		:: else
 		fi;
-dropped:
+no_more:
+		nr_passed--;
+		node[n] = false;
+		goto placed
+		}
+pass:
+		atomic {
+#ifdef BREAK_STAYS_FIRST
+		pending_pwqs[n] ? <q>;
+#else
+		pending_pwqs[n] ? q;
+		pending_pwqs[n] ! q;
+#endif
+		assert(!freed[q]);
+		count_pass(q);
+		began = false;
+		node[n] = false;
+#ifndef BREAK_LOCK_TWO_POOLS
+		pool[mine] = (mine == POOL(q))
+#endif
+		}
+		atomic {
+		if :: mine != POOL(q) -> lock_pool(POOL(q)) :: else fi;
+		if
+#ifdef BREAK_ACCEPT_WHEN_OWED
+		:: nr_inactive[q] > 0 ->
+#else
+		:: nr_inactive[q] > 0 && nr_owed == 0 ->
+#endif
+			o = nr_started[q] + nr_granted[q];
+			nr_keep[q] = BATCH * (o > 1 -> o : 1);
+			nr_passed--;
+			got = true;
+			grant(q);
+#ifndef BREAK_PASS_DOES_NOT_KICK
+			if :: mine != POOL(q) -> kick(q) :: else fi
+#endif
+		:: else
+		fi;
+		pool[POOL(q)] = (mine == POOL(q))
+		}
+		atomic {
+		if
+#ifndef BREAK_LOCK_TWO_POOLS
+		:: mine != POOL(q) -> lock_pool(mine)
+#endif
+		:: else
+		fi;
+		q = 0;
+		if
+		:: !got -> lock_node(n); goto place
+		:: got
+		fi;
+placed:
+		o = 0;
+		own = false;
+		began = false;
+		if
+		:: why == END -> got = false; goto done
+		:: why == LOWER -> got = false; goto take_back
+		:: why > END && why < LOWER -> got = false; goto put_surplus
+		:: why == SEARCH -> n = NODE(p)
+		:: why == TICK -> n = t
+		:: why == RAISE -> n = NONE
+		fi;
+		kick(mine);
+		pool[mine] = false;
+		if
+		:: got -> got = false
+		:: !got -> goto passed_spare
+		fi
+		}
+pass_spare:
+		skip;
+		atomic {
+		lock_pool(mine);
+		lock_node(n);
+		if :: nr_spare[n] > 0 -> nr_spare[n]--; nr_passed++; goto place :: else fi;
+		node[n] = false;
+		kick(mine);
+		pool[mine] = false;
+passed_spare:
+		if
+		:: why == SEARCH -> goto searched
+		:: why == TICK -> goto ticked
+		:: why == RAISE -> goto was_set
+		fi
+		}
+done:
+		atomic {
+		refcnt[p]--;
+		if
+		:: nr_deferred[p] > 0 -> nr_deferred[p]--; why = 0; goto start
+		:: nr_deferred[p] <= nr_started[p] -> goto look
+		fi
+		}
+
+	/* An item is cancelled: on the worklist, inactive or deferred. */
+#if CANCELS
+	:: atomic {
+		if
+		:: PICK(p, CAN_CANCEL);
+			nr_listed[p]--;
+			move_barrier(p, barriers[p])
+		:: PICK(p, CAN_DROP);
+			nr_inactive[p]--;
+			if
+			:: linked[p] > 0 -> linked[p]--; barriers[p]++
+			:: linked[p] <= nr_inactive[p]
+			fi
+#if DEFERS
+		:: PICK(p, CAN_FORGET); nr_deferred[p]--
+#endif
+		fi;
+		cancels--;
+		pool[POOL(p)] = true;
+		update_pending(p);
+		why = CANCEL
+		}
+#endif
+put_surplus:
+		atomic {
+		if
+#ifndef BREAK_SURPLUS_IS_KEPT
+		:: nr_granted[p] > nr_listed[p] -> nr_granted[p]--; goto put
+#endif
+		:: else
+		fi;
+		if
+		:: why == DEFER -> goto look
+		:: why == RESCUE -> why = 0;
+			if
+			:: nr_listed[p] > 0 -> goto assign
+			:: else -> goto look
+			fi
+		:: why == CANCEL
+		fi;
 		refcnt[p]--;
 #ifndef BREAK_CANCEL_DOES_NOT_KICK
 		kick(p);
 #endif
-		pool[POOL(p)] = false;
+		goto unlock
+		}
+
+	/* The timer has expired. */
+	:: atomic { timer && !ticking ->
+		ticking = true;
+#ifndef BREAK_TIMER_ENDS_LATE
+		timer = false;
+#endif
+		why = TICK }
+		do
+		:: atomic { t <= NONE ->
+			!node[t];
+			if
+#ifdef BREAK_ALL_UNCOUNTED
+			:: counted[t] -> counted[t] = false; nr_waiting--
+#else
+			:: counted[t] && !WAITS(t) -> counted[t] = false; nr_waiting--
+#endif
+			:: else
+			fi;
+			t++ }
+		:: atomic { else -> t = 0; mine = POOL(DFL); break }
+		od;
+		do
+		:: atomic { t <= NONE && nr_waiting > 0 -> lock_node(t) }
+			do
+#ifndef BREAK_TIMER_DOES_NOT_CLOSE
+			:: atomic { len(open_pwqs[t]) > 0 -> close_one(t) }
+#endif
+			:: atomic { else -> node[t] = false; n = t; break }
+			od;
+			goto pass_spare;
+ticked:
+			t++
+		:: atomic { else ->
+			t = 0;
+			ticking = false;
+#ifdef BREAK_TIMER_ENDS_LATE
+			timer = false;
+#endif
+			goto forget }
+		od
+
+	/* max_active is set. */
+	:: atomic { limits && !setting ->
+		setting = true;
+		limits--;
+		if
+		:: limits == 0 -> o = MAX
+		:: limits > 0 -> select (o : 0 .. MAX)
+		fi;
+		if
+		:: o <= max -> nr_owed = nr_owed + max - o
+		:: else ->
+			limit = (limit > o -> limit : o);
+			f = o - max;
+			do
+			:: f > 0 && nr_owed > 0 -> f--; nr_owed--
+			:: else -> break
+			od;
+			n = NONE;
+			mine = POOL(DFL);
+			why = RAISE
+		fi;
+		max = o;
+		o = 0;
+		if :: why == RAISE -> goto raise :: else fi
+		}
+		do
+		:: atomic { t <= NONE -> lock_node(t) }
+			do
+#ifndef BREAK_LOWER_WITHOUT_CLOSING
+			:: atomic { len(open_pwqs[t]) > 0 -> close_one(t) }
+#endif
+			:: atomic { else -> pay_spare(t); node[t] = false; t++; break }
+			od
+		:: atomic { else -> t = 0; why = LOWER; break }
+		od;
+		do
+		:: atomic { t < PWQS ->
+			p = t;
+			lock_pool(POOL(p));
+#ifndef BREAK_KEEP_WHEN_LOWERED
+			nr_keep[p] = 0;
+#endif
+take_back:
+			if
+#ifndef BREAK_GRANTED_STAY
+			:: nr_granted[p] > 0 && nr_owed > 0 -> nr_granted[p]--; goto put
+#endif
+			:: else
+			fi;
+			kick(p);
+			pool[POOL(p)] = false;
+			t++ }
+		:: atomic { else -> limit = max; t = 0; goto was_set }
+		od;
+raise:
+		skip;
+		atomic {
+		lock_node(NONE);
+		nr_owned[NONE] = nr_owned[NONE] + f;
+		nr_spare[NONE] = nr_spare[NONE] + f;
+		nr_slots = nr_slots + f;
+		f = 0;
+		node[NONE] = false;
+#ifndef BREAK_RAISE_WITHOUT_PASSING
+		goto pass_spare;
+#endif
+was_set:
+		setting = false;
+forget:
 		p = 0;
+		n = 0;
+		mine = 0;
+		why = 0;
 		goto again
 		}
-was_last_dropped:
-		atomic {
-			lock_A();
-#ifndef BREAK_EMPTY_STAYS_PENDING
-			clear_pending(p);
-#endif
-			A = false;
-			goto dropped
-		}
-#endif
 
 	/* Somebody waits for an item that waits, and no longer. */
 #if FLUSHES
-	:: atomic { PICK(CAN_FLUSH); flushes--; linked[p] = true; p = 0 }
-	:: atomic { PICK(CAN_FINISH); barriers[p]--; kick(p); p = 0 }
-#endif
-	od
-}
-
-#if LIMITS
-proctype limits()
-{
-	byte q, i, got, new, left = LIMITS;
-
-	do
-	:: left == 0 -> break
-	:: else ->
-		atomic {
-			lock_A();
-			left--;
-			if
-			:: left == 0 -> new = MAX
-			:: else -> select (new : 0 .. MAX)
-			fi;
-			was_spare = nr_spare >= 0;
-			nr_spare = nr_spare + new - max;
-			max = new;
-			limit = (limit > new -> limit : new);
-			new = 0
-#ifndef BREAK_RAISE_WITHOUT_HAND_OUT
-			; filling = true
-#endif
-		}
-		do
-#ifndef BREAK_LOWER_WITHOUT_CLOSING
-		:: atomic { nr_spare < 0 && len(open_pwqs) > 0 ->
-			open_pwqs ? q;
-			assert(!freed[q]);
-			nr_spare = nr_spare + nr_free[q];
-			nr_free[q] = CLOSED;
-			q = 0 }
-		:: atomic { nr_spare >= 0 || len(open_pwqs) == 0 -> A = false; break }
-#else
-		:: atomic { A = false; break }
-#endif
-		od;
-		do
-		:: atomic { filling && !pool[POOL(DFL)] -> pool[POOL(DFL)] = true; got = NO }
-			atomic { lock_A(); goto next }
-put_back:
-			pass_slot(POOL(DFL));
-			atomic {
-				relock(POOL(DFL));
-done:
-				filling = (got == YES);
-#ifndef BREAK_HAND_OUT_DOES_NOT_KICK
-				kick(DFL);
-#endif
-				pool[POOL(DFL)] = false
-			}
-		:: !filling -> break
-		od;
-		do
-		:: atomic { nr_reset < PWQS && !pool[POOL(nr_reset)] ->
-#ifndef BREAK_KEEP_WHEN_LOWERED
-			nr_keep[nr_reset] = 0;
-#endif
-			nr_reset++ }
-		:: atomic { nr_reset == PWQS ->
-			nr_reset = 0;
-			was_spare = false;
-			limit = max;
-			break }
-		od
-	od
-}
+	:: atomic { PICK(p, CAN_FLUSH); flushes--; behind[p]++; p = 0 }
+	:: atomic { PICK(p, CAN_LINK); flushes--; linked[p]++; p = 0 }
+	:: atomic { PICK(p, CAN_FINISH); barriers[p]--; see(p); p = 0 }
 #endif
 
+	/* Pwq 1 goes away. */
 #ifdef RELEASE
-/* pwq 0 goes away, and what follows it may start. */
-proctype release()
-{
-	byte q, got, looked;
-	short f;
-
-	atomic { items[0] == 0 && refcnt[0] + barriers[0] == 0 && !pool[0] -> released[0] = true }
-	atomic {
-		!A ->
-		if
-		:: open_pwqs ?? [0] ->
-			open_pwqs ?? 0;
+	:: atomic { items[1] + REFS(1) == 0 && !released[1] && !pool[POOL(1)] ->
+		released[1] = true }
+		atomic { !node[NODE(1)] ->
+			if
+			:: open_pwqs[NODE(1)] ?? [1] ->
+				open_pwqs[NODE(1)] ?? 1;
 #ifndef BREAK_RELEASE_KEEPS_SLOTS
-			nr_spare = nr_spare + nr_free[0];
+				nr_spare[NODE(1)] = nr_spare[NODE(1)] + nr_free[1];
 #endif
-			nr_free[0] = CLOSED
-		:: else
-		fi;
-		freed[0] = true
-	}
-#ifdef ORDERED
-	atomic { !pool[2] -> pool[2] = true; plugged[2] = false }
-more:
-	do
-	:: atomic {
-		if
-		:: nr_inactive[2] == 0 || pending[2] -> goto unlock
-		:: nr_inactive[2] > 0 && nr_free[2] > 0 -> nr_free[2]--; start(2); got = YES
-		:: nr_inactive[2] > 0 && !pending[2] -> goto ask
-		fi;
-has_asked:
-		if
-		:: got == YES -> nr_inactive[2]--; move_linked(2)
-		:: got == NO
-		fi;
-		got = 0;
-#ifdef BREAK_UNPLUG_ONE_ITEM
-		goto unlock
-#else
-		goto more
+				nr_free[1] = CLOSED
+			:: else
+			fi;
+			freed[1] = true }
 #endif
-		}
-ask:
-		get_slot(2)
-	od;
-unlock:
-	atomic {
-#ifndef BREAK_UNPLUG_DOES_NOT_KICK
-		kick(2);
-#endif
-		pool[2] = false
-	}
-#endif
+	od
 }
-#endif
 
 init {
 	byte i;
 
 	atomic {
-#if defined(ORDERED) && !defined(BREAK_NEW_PWQ_NOT_PLUGGED)
-		plugged[2] = true;
-#endif
+		nr_owned[NONE] = MAX;
+		nr_spare[NONE] = MAX;
 		for (i : 1 .. CPUS) {
 			run cpu()
 		}
-#if LIMITS
-		run limits();
-#endif
-#ifdef RELEASE
-		run release();
-#endif
 		set_up = true;
 		i = 0
 	}

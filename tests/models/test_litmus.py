@@ -23,13 +23,16 @@ FOLDER = ROOT / "models/litmus"
 LIMIT = 60  # seconds
 # Debian 12 has no herd7. That of sid wants a newer C library, which comes with it.
 SUITE, PACKAGES = "sid", ("herdtools7", "libc6", "libgmp10")
-LOWERED = "\tr0 = READ_ONCE(*nr_active);\n"
+LOWERED = "\tr0 = READ_ONCE(*nr_granted);\n"
+FREE = "\tr1 = READ_ONCE(*nr_free);\n"
 # What is needed, and what takes its place where it's left out
 NEEDED = {
     "missed-execution": {"smp_wmb();": "", "xchg(": "xchg_relaxed("},
     "next-execution": {"smp_mb__after_spinlock();": ""},
     "pending-cleared": {"smp_mb();": "", "xchg(": "xchg_relaxed("},
     "slot-once": {"atomic_xchg_relaxed(free, -1)": "atomic_read(free)"},
+    "free-or-waiting": {f"\tspin_lock(a);\n{FREE}\tspin_unlock(a);\n": FREE},
+    "timer-pending": {"\tspin_lock(node);\n\tspin_unlock(node);\n": ""},
     "limit-lowered": {f"\tspin_lock(pool);\n{LOWERED}\tspin_unlock(pool);\n": LOWERED},
 }
 # What is there for compilers: to the model a control dependency is one in any case
