@@ -28,18 +28,28 @@ END_LIMIT = 60  # seconds for the last check
 def running(
     kernel: vm.Kernel, core: Path, pid: int, monitor: vm.Monitor, memory: int
 ) -> drgn.Program:
-    """The memory of a guest of so many MiB, which has them in one piece."""
-    said = monitor.execute("human-monitor-command", {"command-line": f"gpa2hva {HIGH:#x}"})
-    found = re.search(r" is (0x[0-9a-f]+)", said)
-    if not found:
-        raise vm.Lost(f"QEMU gpa2hva: {said}")
-    base = int(found[1], 16) - HIGH
+    """The memory of a guest of so many MiB, of which each is in one piece."""
+
+    def place(mib: int) -> int:
+        said = monitor.execute("human-monitor-command", {"command-line": f"gpa2hva {mib << 20:#x}"})
+        found = re.search(r" is (0x[0-9a-f]+)", said)
+        if not found:
+            raise vm.Lost(f"QEMU gpa2hva: {said}")
+        return int(found[1], 16)
+
+    places = [place(mib) for mib in range(1, memory)]  # nodes have theirs apart
+    places.insert(0, places[0] - HIGH)
     process = Path(f"/proc/{pid}/mem").open("rb", buffering=0)  # noqa: SIM115 # as long as drgn reads
 
     def read(address: int, count: int) -> bytes:
-        data = os.pread(process.fileno(), count, base + address)
-        if len(data) != count:
-            raise drgn.FaultError("the guest has ended", address)
+        data = b""
+        while len(data) < count:
+            mib, offset = divmod(address + len(data), 1 << 20)
+            part = min(count - len(data), (1 << 20) - offset)
+            got = os.pread(process.fileno(), part, places[mib] + offset)
+            if len(got) != part:
+                raise drgn.FaultError("the guest has ended", address)
+            data += got
         return data
 
     prog = drgn.Program()
@@ -132,8 +142,6 @@ class Sampling:
             locks |= {id(lock): lock for lock in sampler.locks.values()}
         self.rounds, self.seconds = sampler.rounds, time.monotonic() - began
         for lock in locks.values():
-            counts = self.classes.setdefault(
-                "pool->lock" if lock.pool else "wq->active_lock", Counter()
-            )
+            counts = self.classes.setdefault("pool->lock" if lock.pool else "nna->lock", Counter())
             counts["held"] += lock.held
             counts["queued"] += lock.queued

@@ -68,6 +68,41 @@ class Memory:
         pool = self.pwq(cpu).pool
         return next(self.kernel.entries(pool.idle_list, "struct worker", "entry"))
 
+    def node(self, cpu: int = 0) -> drgn.Object:
+        """Which owns the slots of that CPU's pool, or has its limit."""
+        return self.workqueue().node_nr_active[self.kernel.node_index(self.pwq(cpu))]
+
+    def take(self, slots: int, cpu: int = 0) -> None:
+        """Have that CPU's node own so many more, of which it's to be said who has them. They were
+        spare on another."""
+        none = self.workqueue().node_nr_active[self.kernel.nr_nodes]
+        self.add(none.nr_owned, -slots)
+        self.add(none.nr_spare, -slots)
+        self.add(self.node(cpu).nr_owned, slots)
+
+    def open(self, slots: int, cpu: int = 0) -> None:
+        """Have that CPU's pwq hold so many free slots."""
+        pwq = self.pwq(cpu)
+        self.take(slots, cpu)
+        if pwq.nr_free.counter.value_() < 0:
+            self.link(pwq.open_node, self.node(cpu).open_pwqs)
+            self.poke(pwq.nr_free.counter, 0)
+        self.add(pwq.nr_free.counter, slots)
+
+    def close_all(self) -> None:
+        """Have all free slots of the workqueue spare on no node."""
+        none = self.workqueue().node_nr_active[self.kernel.nr_nodes]
+        for node in self.kernel.nodes(self.workqueue()).values():
+            if node != none:
+                for place in (none.nr_owned, none.nr_spare):
+                    self.add(place, node.nr_owned.value_())
+                self.poke(node.nr_owned, 0)
+                self.poke(node.nr_spare, 0)
+        for pwq in self.kernel.pwqs(self.workqueue()):
+            if pwq.nr_free.counter.value_() >= 0:
+                self.unlink(pwq.open_node)
+                self.poke(pwq.nr_free.counter, -1)
+
     def new(self, kind: str) -> drgn.Object:
         """A zeroed structure."""
         self.free += 0x1000
@@ -101,12 +136,13 @@ class Memory:
 
     def wait(self) -> None:
         """Have a work item wait for max_active as it should."""
-        wq, pwq = self.workqueue(), self.pwq()
+        wq, pwq, node = self.workqueue(), self.pwq(), self.node()
+        if self.kernel.has_slots(wq):
+            self.close_all()
+            self.poke(node.counted, 1)
+            self.add(wq.nr_waiting.counter, 1)
         self.queue(pwq.inactive_works, inactive=True)
-        if hasattr(wq, "nr_spare"):
-            self.link(pwq.pending_node, wq.pending_pwqs)
-        else:
-            self.link(pwq.pending_node, wq.node_nr_active[pwq.pool.node].pending_pwqs)
+        self.link(pwq.pending_node, node.pending_pwqs)
 
     def age(self) -> None:
         """Nothing was done in the pool for two seconds."""

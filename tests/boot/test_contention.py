@@ -62,10 +62,10 @@ def queue(memory: Memory, *cpus: int) -> None:
 
 @pytest.mark.needs(SERIES_CORE)
 def test_shares(memory: Memory) -> None:
-    pool, wq = memory.pwq().pool, memory.workqueue()
+    pool = memory.pwq().pool
     queue(memory, 3, 7, 1)
     words(memory, pool.lock, [0, HELD, HELD | PENDING, HELD | tail(1), HELD | PENDING | tail(1)])
-    words(memory, wq.active_lock, [0, 0, 0, 0, HELD])
+    words(memory, memory.node().lock, [0, 0, 0, 0, HELD])
     sampler = wq_contention.Sampler(memory.prog)
     for _ in range(100):
         sampler.round()
@@ -73,7 +73,7 @@ def test_shares(memory: Memory) -> None:
     assert first.name == f"pool {pool.id.value_()}"
     assert (first.samples, first.held, first.waited) == (100, 80, 60)
     assert first.queued == 20 * 1 + 20 * 3 + 20 * (1 + 3)
-    assert second.name == "writeback active_lock"
+    assert second.name == "writeback node 0"
     assert (second.held, second.waited) == (20, 0)
     assert sampler.hottest(1) == [first]
     header, line, _ = sampler.table(10)
@@ -96,7 +96,7 @@ def test_what_is_no_lock(memory: Memory, word: int) -> None:
 
 @pytest.mark.needs(STOCK_CORE)
 def test_locks_of_nodes(memory: Memory) -> None:
-    words(memory, memory.workqueue().node_nr_active[memory.pwq().pool.node].lock, [HELD])
+    words(memory, memory.node().lock, [HELD])
     sampler = wq_contention.Sampler(memory.prog)
     sampler.round()
     assert [lock.name for lock in sampler.hottest(10)] == ["writeback node 0"]
@@ -152,9 +152,9 @@ def counted(second: int, **waits: tuple[int, int]) -> str:
 @pytest.mark.needs(SERIES_CORE)
 def test_bpf(memory: Memory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What is shown is of whole seconds, from when all is in place."""
-    pool, wq = memory.pwq().pool, memory.workqueue()
+    pool, node = memory.pwq().pool, memory.node()
     first, second = (
-        hex(lock.raw_lock.val.address_of_().value_()) for lock in (pool.lock, wq.active_lock)
+        hex(lock.raw_lock.val.address_of_().value_()) for lock in (pool.lock, node.lock)
     )
     bpftrace(
         tmp_path,
@@ -171,7 +171,7 @@ def test_bpf(memory: Memory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert header.split()[:5] == ["LOCK", "WAITS", "WAITED", "MEAN", "SHARE"]
     assert [line[:24].strip() for line in lines] == [
         f"pool {pool.id.value_()}",
-        "writeback active_lock",
+        "writeback node 0",
     ]
     assert lines[0][24:].split()[:4] == ["50", "75.00", "30000.0", "75.00"]
     assert lines[1][24:].split()[:4] == ["100", "25.00", "5000.0", "25.00"]
@@ -222,13 +222,13 @@ def test_lock_statistics(made: tuple[vm.Record, int, dict[str, Counter[str]], fl
     record, rounds, seen, seconds = made
     assert record.verdict == "pass", record.reason
     lines = [line.removeprefix("lock ") for line in record.lines if line.startswith("lock ")]
-    told = {name: parse_lock_stat(lines)[f"&{name}"] for name in ("pool->lock", "wq->active_lock")}
+    told = {name: parse_lock_stat(lines)[f"&{name}"] for name in ("pool->lock", "nna->lock")}
     print(rounds, seconds, seen, told, sep="\n")
     assert rounds > 1000
     for name, lock in told.items():
         low, high = wq_contention.wilson(seen[name]["held"], rounds)
         assert low / 1.35 <= lock.hold_total_ns / 1e9 / seconds <= high * BEYOND, name
-    assert seen["pool->lock"]["held"] > seen["wq->active_lock"]["held"]
+    assert seen["pool->lock"]["held"] > seen["nna->lock"]["held"]
     waited = told["pool->lock"].wait_total_ns / 1e9 / seconds
     queued = seen["pool->lock"]["queued"] / rounds
     assert queued / BEYOND <= waited <= queued * 1.5

@@ -5,7 +5,10 @@ faults is found. The faults are put in the memory that drgn reads, over a dump o
 Seen failing: faults of caches, nodes and shards on a machine without any (llc-4x3x2); what is right
 with locked pools taken as they are, with woken workers not looked for, and with waiting at the
 limit taken for wrong; what is being changed, where it was said to be right; an LLC without shards,
-whose largest shard was asked for.
+whose largest shard was asked for; slots with a pending timer not looked for, with one that is late
+taken for one in time, and with slots that are owed or granted, or listed work items, left out. By
+hand: work items waited beside free slots, in each of 15 dumps and 20 s of a running guest, with a
+node that finds too few slots not looked for by the timer.
 """
 
 import sys
@@ -65,8 +68,8 @@ def test_stock_is_wrong_with_late_cpus(record: vm.Record) -> None:
     assert any(line.startswith("llc: cache pod ") for line in wrong(record.verified))
 
 
-WATCH = {"series": 900, "stock": 60}  # seconds
-CHECKS = {"series": 1000, "stock": 10}  # that there must be
+WATCH = {"series": 900, "nodes": 300, "stock": 60}  # seconds
+CHECKS = {"series": 1000, "nodes": 100, "stock": 10}  # that there must be
 
 
 @pytest.mark.tier("full")
@@ -77,7 +80,7 @@ CHECKS = {"series": 1000, "stock": 10}  # that there must be
             name,
             marks=pytest.mark.needs(
                 Watched(
-                    "nodes-1",
+                    "nodes-4" if name == "nodes" else "nodes-1",
                     "live",
                     kernel=kernel,
                     append=f"live.secs={WATCH[name] + 20} workqueue.cache_shard_size=1",
@@ -86,7 +89,7 @@ CHECKS = {"series": 1000, "stock": 10}  # that there must be
                 )
             ),
         )
-        for name, kernel in (("series", TEST), ("stock", STOCK_LOADED))
+        for name, kernel in (("series", TEST), ("nodes", TEST), ("stock", STOCK_LOADED))
     ],
 )
 def test_no_false_alarm(made: tuple[vm.Record, Counter[int], list[str]], name: str) -> None:
@@ -183,11 +186,97 @@ def unconfined(memory: Memory) -> None:
 
 def closed_but_open(memory: Memory) -> None:
     """A pwq is in the list of those that hold slots, with none to hold."""
-    wq, pwq = memory.workqueue(), memory.pwq()
-    if pwq.nr_free.counter.value_() < 0:
-        memory.link(pwq.open_node, wq.open_pwqs)
-    else:
-        memory.poke(pwq.nr_free.counter, -1)
+    memory.close_all()
+    memory.link(memory.pwq().open_node, memory.node().open_pwqs)
+
+
+def open_elsewhere(memory: Memory) -> None:
+    """A pwq is in the list of another node."""
+    memory.close_all()
+    memory.open(1)
+    memory.unlink(memory.pwq().open_node)
+    memory.link(memory.pwq().open_node, memory.node(30).open_pwqs)
+
+
+def open_while_waiting(memory: Memory) -> None:
+    memory.wait()
+    memory.open(1, cpu=1)
+
+
+def uncounted(memory: Memory) -> None:
+    """A node waits, which others don't know."""
+    memory.wait()
+    memory.poke(memory.node().counted, 0)
+    memory.add(memory.workqueue().nr_waiting.counter, -1)
+
+
+def slot_moves_alone(memory: Memory) -> None:
+    """A node owns a slot that another one still counts."""
+    none = memory.workqueue().node_nr_active[memory.kernel.nr_nodes]
+    memory.add(none.nr_owned, -1)
+    memory.add(memory.node().nr_owned, 1)
+
+
+def slot_lost(memory: Memory) -> None:
+    """Which its node doesn't own anymore."""
+    memory.add(memory.node().nr_owned, -1)
+    memory.add(memory.node().nr_spare, -1)
+
+
+def granted_for_nothing(memory: Memory) -> None:
+    """To work items that aren't there."""
+    memory.take(1)
+    memory.add(memory.pwq().nr_granted, 1)
+
+
+def free_while_owed(memory: Memory) -> None:
+    wq = memory.workqueue()
+    for place in (wq.max_active, wq.saved_max_active):
+        memory.add(place, -1)
+    memory.add(wq.nr_owed.counter, 1)
+
+
+def execute(memory: Memory, cpu: int = 0) -> None:
+    """A worker executes a work item, which has a slot."""
+    worker, pwq = memory.worker(cpu), memory.pwq(cpu)
+    pool, work = pwq.pool, memory.new("work_struct")
+    memory.unlink(worker.entry)
+    memory.add(pool.nr_idle, -1)
+    flags = worker.flags
+    memory.poke(flags, flags.value_() & ~memory.kernel.constant("WORKER_IDLE"))
+    memory.poke(worker.current_work, work.value_())
+    memory.poke(worker.current_pwq, pwq.value_())
+    head, entry = pool.busy_hash[0].first, worker.hentry
+    assert not head
+    memory.poke(entry.next, 0)
+    memory.poke(entry.pprev, head.address_)
+    memory.poke(head, entry.address_)
+    memory.poke(worker.current_color, 0)
+    memory.add(pwq.nr_in_flight[0], 1)
+    memory.add(pwq.nr_active, 1)
+    memory.take(1, cpu)
+
+
+def one_too_many(memory: Memory) -> None:
+    """Two work items execute with max_active 1, both with a slot."""
+    wq = memory.workqueue()
+    for cpu in (0, 30):
+        execute(memory, cpu)
+    for place in (wq.max_active, wq.saved_max_active):
+        memory.poke(place, 1)
+
+
+def late_timer(memory: Memory) -> None:
+    """It should have passed on slots two seconds ago."""
+    waits_for_timer(memory, -2 * memory.kernel.constant("CREATE_COOLDOWN"))
+
+
+def waits_for_timer(memory: Memory, jiffies: int = 1) -> None:
+    """A work item waits, slots are free and the timer is going to pass them on."""
+    timer = memory.workqueue().slot_timer
+    memory.wait()
+    memory.poke(timer.entry.pprev, memory.new("hlist_head").value_())
+    memory.poke(timer.expires, memory.prog["jiffies_64"].value_() + jiffies)
 
 
 def waits_unlisted(memory: Memory) -> None:
@@ -197,6 +286,7 @@ def waits_unlisted(memory: Memory) -> None:
 def stuck_item(memory: Memory) -> None:
     memory.queue(memory.pwq().pool.worklist, inactive=False)
     memory.add(memory.pwq().nr_active, 1)
+    memory.add(memory.pwq().nr_listed, 1)
     memory.age()
 
 
@@ -259,10 +349,30 @@ FAULTS = (
     Case("nr_workers", add_to(lambda m: m.pwq().pool.nr_workers), "workers", "nr_workers is"),
     Case("nr_active", add_to(lambda m: m.pwq().nr_active), "items", "writeback: nr_active in pool"),
     Case("nr_in_flight", add_to(lambda m: m.pwq().nr_in_flight[3]), "items", "nr_in_flight[3] in"),
-    Case("nr_spare", add_to(lambda m: m.workqueue().nr_spare), "slots", "are not max_active"),
+    Case("nr_listed", add_to(lambda m: m.pwq().nr_listed), "items", "nr_listed in pool"),
+    Case("nr_spare", add_to(lambda m: m.node().nr_spare), "slots", "slots of node 0 are not the"),
+    Case("slot moves alone", slot_moves_alone, "slots", "slots of no node are not the"),
+    Case("nr_owned", slot_lost, "slots", "slots, and not max_active, "),
+    Case("slot lost", slot_lost, "slots", "are spare"),
+    Case(
+        "nr_owed", add_to(lambda m: m.workqueue().nr_owed.counter), "slots", "the 1 that are owed"
+    ),
+    Case("free while owed", free_while_owed, "slots", "slots are free though 1 are owed"),
+    Case("one too many", one_too_many, "slots", "2 work items execute, max_active is 1"),
+    Case("granted for nothing", granted_for_nothing, "slots", "1 slots are granted to 0 listed"),
+    Case(
+        "nr_waiting",
+        add_to(lambda m: m.workqueue().nr_waiting.counter),
+        "slots",
+        "nr_waiting is 1, 0 nodes are counted",
+    ),
+    Case("waits uncounted", uncounted, "slots", "node 0 waits and is not counted"),
+    Case("open on another node", open_elsewhere, "slots", "is open on node 1 by mistake"),
+    Case("open while others wait", open_while_waiting, "slots", "of node 0 are open while others"),
+    Case("timer is late", late_timer, "slots", "free slots in pools"),
     Case("max_active", add_to(lambda m: m.workqueue().saved_max_active), "slots", "should be"),
-    Case("closed, open", closed_but_open, "slots", "open by mistake"),
-    Case("waits unlisted", waits_unlisted, "slots", "not pending by mistake"),
+    Case("closed, open", closed_but_open, "slots", "is open on node 0 by mistake"),
+    Case("waits unlisted", waits_unlisted, "slots", "is not pending on node 0 by mistake"),
     Case("waits beside a free slot", Memory.wait, "slots", "free slots in pools"),
     Case("item is stuck", stuck_item, "stuck", "1 work items of writeback wait for 2 s"),
     Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 waits in flush_work()"),
@@ -270,7 +380,7 @@ FAULTS = (
 STOCK_FAULTS = (
     Case(
         "nr",
-        add_to(lambda m: m.workqueue().node_nr_active[m.pwq().pool.node].nr.counter),
+        add_to(lambda m: m.node().nr.counter),
         "slots",
         "0 work items are active on node 0, nr is 1",
     ),
@@ -320,15 +430,28 @@ def woken(memory: Memory) -> None:
 
 
 def waits_at_limit(memory: Memory) -> None:
-    """As many are active as may be, in another pool."""
-    wq, other = memory.workqueue(), memory.pwq(30)
+    """As many have been started as may be, in another pool."""
     memory.wait()
-    for pwq in memory.kernel.pwqs(wq):
-        if pwq.nr_free.counter.value_() >= 0:
-            memory.unlink(pwq.open_node)
-            memory.poke(pwq.nr_free.counter, -1)
-    memory.poke(other.nr_active, wq.max_active.value_())
-    memory.poke(wq.nr_spare, 0)
+    memory.take(memory.workqueue().max_active.value_(), 30)
+    memory.poke(memory.pwq(30).nr_active, memory.workqueue().max_active.value_())
+
+
+def lowered(memory: Memory) -> None:
+    """max_active to less than what executes, of which another slot is granted to a work item."""
+    wq = memory.workqueue()
+    memory.close_all()
+    for cpu in (0, 30):
+        execute(memory, cpu)
+    memory.queue(memory.pwq().pool.worklist, inactive=False)
+    for place in (memory.pwq().nr_active, memory.pwq().nr_listed, memory.pwq().nr_granted):
+        memory.add(place, 1)
+    memory.take(1)
+    none = wq.node_nr_active[memory.kernel.nr_nodes]
+    memory.poke(none.nr_owned, 0)
+    memory.poke(none.nr_spare, 0)
+    for place in (wq.max_active, wq.saved_max_active):
+        memory.poke(place, 1)
+    memory.poke(wq.nr_owed.counter, 2)
 
 
 @pytest.mark.needs(SERIES_CORE)
@@ -339,6 +462,11 @@ def waits_at_limit(memory: Memory) -> None:
         pytest.param(locked, "workers", id="pool is locked"),
         pytest.param(woken, "stuck", id="worker is woken up"),
         pytest.param(waits_at_limit, "slots", id="waits at the limit"),
+        pytest.param(waits_for_timer, "slots", id="waits for the timer"),
+        pytest.param(lowered, "slots", id="limit is lowered"),
+        pytest.param(lowered, "items", id="items of a lowered limit"),
+        pytest.param(execute, "items", id="executes"),
+        pytest.param(lambda memory: memory.open(3), "slots", id="pwq holds slots"),
     ],
 )
 def test_what_is_right_is_not_wrong(memory: Memory, do: Break, check: str | None) -> None:

@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_left_out() -> None:
 def test_shares() -> None:
     locks = [
         {"lock": "pool 7", "waited": 3, "samples": 12},
-        {"lock": "writeback active_lock", "waited": 1, "samples": 12},
+        {"lock": "writeback node 0", "waited": 1, "samples": 12},
     ]
     assert picture.shares(json.dumps({"locks": locks})) == {7: 0.25}
     for wrong in ("", "{}", '{"locks": [{"lock": "pool 1"}]}'):
