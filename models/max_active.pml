@@ -11,7 +11,8 @@
  * and set max_active LIMITS times, to any value from 0 (freezing) to MAX and at last to
  * MAX. DEFERS items may be those that their pool executes already. With RESCUER, kicks
  * of pool 0 may find no worker, and there is a rescuer. With RELEASE, pwq 1 goes away
- * once it has no items. With DEPENDS, no item of pwq 0 ends before all others have.
+ * once it has no items. With DEPENDS, no item of pwq 0 ends before all others have. With
+ * MANY, open pwqs are too many to look at all of them, or to close them at once.
  *
  * nna->lock, node[] here, nests inside pool locks. It protects what a node has: which
  * of its pwqs are open and pending, nr_owned and nr_spare. A pwq's counts are protected
@@ -189,7 +190,12 @@ bool set_up;
 #endif
 #define WANTS(p)	(nr_listed[p] > nr_granted[p] || nr_inactive[p] > 0)
 
-#define PWQ_CLOSED(p)	(nr_free[p] < 0 || !WAITS(NODE(p)) || node[NODE(p)])
+#ifdef MANY
+#define BEING_CLOSED	(nr_searching > 0)
+#else
+#define BEING_CLOSED	false
+#endif
+#define PWQ_CLOSED(p)	(nr_free[p] < 0 || !WAITS(NODE(p)) || node[NODE(p)] || BEING_CLOSED)
 #define PWQ_LISTED(p)	(node[NODE(p)] || \
 			 (open_pwqs[NODE(p)] ?? [p] -> true : false) == (nr_free[p] >= 0))
 #define PWQ_WAITS(p)	(pool[POOL(p)] || pending[p] == (nr_inactive[p] > 0))
@@ -482,6 +488,10 @@ take:
 			nr_spare[t] = nr_spare[t] - f;
 			nr_passed = nr_passed + f;
 			goto taken }
+#ifdef MANY
+		:: atomic { f == 0 && !WAITS(t) && nr_spare[t] == 0 && len(open_pwqs[t]) > 0 ->
+			goto taken }
+#endif
 		:: atomic { f == 0 && !WAITS(t) && nr_spare[t] == 0 && len(open_pwqs[t]) > 0 ->
 			open_pwqs[t] ? q;
 			if
@@ -568,6 +578,18 @@ wait:
 		o = (nr_owned[n] > 0 && timer -> 255 : nr_owned[n]);
 		t = NONE + 1
 		}
+#ifdef MANY
+#ifndef BREAK_REST_STAYS_OPEN
+		if
+		:: atomic { len(open_pwqs[n]) == 0 -> goto search }
+		:: atomic { len(open_pwqs[n]) > 0 && !node[n] -> close_one(n); pay_spare(n) }
+		fi;
+		do
+		:: atomic { len(open_pwqs[n]) > 0 && !node[n] -> close_one(n); pay_spare(n) }
+		:: atomic { len(open_pwqs[n]) == 0 || !WAITS(n) -> goto pass_spare }
+		od;
+#endif
+#endif
 search:
 		do
 		:: atomic { f == 0 && t > 0 ->
@@ -783,7 +805,13 @@ pass_spare:
 		pool[mine] = false;
 passed_spare:
 		if
+#ifdef MANY
+		:: why == SEARCH && t > NONE && WAITS(n) -> goto search
+		:: why == SEARCH && t > NONE && !WAITS(n) -> t = 0; o = 0; goto searched
+		:: why == SEARCH && t <= NONE -> goto searched
+#else
 		:: why == SEARCH -> goto searched
+#endif
 		:: why == TICK -> goto ticked
 		:: why == RAISE -> goto was_set
 		fi
@@ -871,6 +899,17 @@ put_surplus:
 #ifndef BREAK_TIMER_DOES_NOT_CLOSE
 			:: atomic { len(open_pwqs[t]) > 0 -> close_one(t) }
 #endif
+#ifdef MANY
+			:: atomic { len(open_pwqs[t]) > 0 -> pay_spare(t); node[t] = false }
+				atomic { lock_node(t) }
+			:: atomic { len(open_pwqs[t]) > 0 ->
+#ifndef BREAK_TIMER_GIVES_UP
+				timer = true;
+#endif
+				node[t] = false;
+				n = t;
+				break }
+#endif
 			:: atomic { else -> node[t] = false; n = t; break }
 			od;
 			goto pass_spare;
@@ -915,6 +954,16 @@ ticked:
 			do
 #ifndef BREAK_LOWER_WITHOUT_CLOSING
 			:: atomic { len(open_pwqs[t]) > 0 -> close_one(t) }
+#endif
+#ifdef MANY
+#ifdef BREAK_LOWER_GIVES_UP
+			:: atomic { len(open_pwqs[t]) > 0 ->
+#else
+			:: atomic { len(open_pwqs[t]) > 0 && nr_owed == 0 ->
+#endif
+				pay_spare(t); node[t] = false; t++; break }
+			:: atomic { len(open_pwqs[t]) > 0 -> pay_spare(t); node[t] = false }
+				atomic { lock_node(t) }
 #endif
 			:: atomic { else -> pay_spare(t); node[t] = false; t++; break }
 			od

@@ -100,6 +100,8 @@ SOUND = [
     Search("three limits", "-DITEMS=1,0,1,0 -DLIMITS=3"),
     Search("shared pool", "-DITEMS=2,1,1,0 -DSHARED"),
     Search("release", "-DITEMS=1,1,1,0 -DRELEASE"),
+    Search("many open pwqs", "-DITEMS=1,1,1,0 -DMANY"),
+    Search("many open pwqs, limits", "-DITEMS=1,1,0,0 -DMAX=1 -DMANY -DLIMITS=1 -DCANCELS=1"),
     Search("all ends", "-DITEMS=2,0,1,0", cycles=True),
     Search("all ends, limits", "-DITEMS=1,0,1,0 -DLIMITS=2", cycles=True),
     Search("all ends, three slots", "-DITEMS=2,0,2,0 -DMAX=3", cycles=True, large=True),
@@ -130,7 +132,7 @@ CYCLE = "non-progress cycle"
 TOO_MANY = "violated (nr_used<limit)"
 SLOTS = "violated ((((((nr_used+nr_passed)+"
 FORGOTTEN = "violated (((((((nr_passed>0)||(nr_searching>0))||"
-CLOSED = "violated ((((((nr_free[0]<0)||"
+CLOSED = "((nr_free[0]<0)||"
 WAITS = "violated ((((pool[0]||(pending[0]=="
 SPENT = "||(nr_granted[0]<=nr_listed[0]))"
 COUNTED = "violated ((((node[0]|| !((q_len("
@@ -175,6 +177,9 @@ BROKEN = [
     ("FOUND_IS_NOT_PAID", LIMITS, TOO_MANY),
     ("PAID_IS_LAST", LIMITS, FORGOTTEN),
     ("RAISE_WITHOUT_PASSING", LIMITS, FORGOTTEN),
+    ("REST_STAYS_OPEN", "-DITEMS=1,1,0,0 -DMANY", CLOSED),
+    ("TIMER_GIVES_UP", "-DITEMS=1,1,1,0 -DMANY", FORGOTTEN),
+    ("LOWER_GIVES_UP", "-DITEMS=2,0,1,0 -DMANY -DLIMITS=2", TOO_MANY),
 ]
 
 
