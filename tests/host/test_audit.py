@@ -138,6 +138,12 @@ def test_limits_as_they_were_measured() -> None:
     assert meaning(64, KNOWN, 16, 4).one_node == 16
 
 
+def test_limit_that_is_raised_has_the_min_active_of_its_allocation() -> None:
+    assert meaning(8, KNOWN, 64, 8, allocated=1).per_node == 8
+    assert meaning(8, KNOWN, 64, 8, allocated=1).one_node == 1
+    assert meaning(8, KNOWN, 64, 8, allocated=4).per_node == 32
+
+
 def test_limits() -> None:
     found = meaning(4, KNOWN, 64, 8)
     assert (found.per_cpu, found.per_node, found.one_node, found.exact) == (256, 32, 4, 4)

@@ -15,7 +15,7 @@ from pathlib import Path
 from wqlab import results
 from wqlab.audit import report
 from wqlab.audit.limits import Constants, meaning
-from wqlab.audit.report import Audit, Kernel, Row
+from wqlab.audit.report import Audit, Kernel, Note, Row
 from wqlab.audit.resolve import Counts, Resolver
 from wqlab.audit.sites import Site, constants, find, resolved, values_of
 from wqlab.audit.tree import Tree
@@ -30,7 +30,9 @@ FEW = 16  # CPUs that a limit which grows with them is told from
 INTERNAL = ("__WQ_LEGACY", "__WQ_DEPRECATED")
 
 
-def row(one: Site, resolver: Resolver, known: Constants, cpus: int, nodes: list[int]) -> Row:
+def row(
+    one: Site, resolver: Resolver, known: Constants, cpus: int, nodes: list[int], notes: list[Note]
+) -> Row:
     """What a call site asks for means, but for what its items do."""
     found = Row(one.file, one.line, one.function, one.call, one.name, one.flags, one.limit)
     if one.why:
@@ -49,7 +51,9 @@ def row(one: Site, resolver: Resolver, known: Constants, cpus: int, nodes: list[
         findings.append("clamped")
     meanings = []
     if "unbound" in kinds:
-        meanings = [meaning(max(active), known, cpus, number) for number in nodes]
+        note = report.note_of(one.file, one.name, notes)
+        allocated = note.allocated if note else 0
+        meanings = [meaning(max(active), known, cpus, number, allocated) for number in nodes]
         if max(active) == 1:
             findings.append("serial")
         if max(one.narrower for one in meanings) >= report.MUCH:
@@ -86,7 +90,9 @@ def waiting(found: Row, to: str, folder: Folder, shared: bool) -> Row:
     return _with(found, findings=findings, waits=[*each_other, *any_of])
 
 
-def audit(source: Source, cpus: int, nodes: list[int], made: results.Made) -> Audit:
+def audit(
+    source: Source, cpus: int, nodes: list[int], made: results.Made, notes: list[Note]
+) -> Audit:
     """Of a whole tree."""
     tree = Tree(source.repo)
     resolver = Resolver(tree)
@@ -94,7 +100,7 @@ def audit(source: Source, cpus: int, nodes: list[int], made: results.Made) -> Au
     sites = resolved(resolver, find(tree))
     if not sites:
         raise Problem(f"no workqueue is allocated in {source.version}: is it a kernel's source?")
-    rows = [(one, row(one, resolver, known, cpus, nodes)) for one in sites]
+    rows = [(one, row(one, resolver, known, cpus, nodes, notes)) for one in sites]
     # Where the limit is left to the kernel, it is far above what items need of each other.
     limited = [
         one
@@ -160,7 +166,7 @@ def command(args: argparse.Namespace) -> int:
         said = f"wqlab audit --base {args.base.name} --cpus {args.cpus}"
         said += f" --nodes {','.join(map(str, nodes))}"
         made = results.made(said + (" --ksrc KSRC" if args.ksrc else ""))
-        found = audit(obtain(args.base, args.ksrc), args.cpus, nodes, made)
+        found = audit(obtain(args.base, args.ksrc), args.cpus, nodes, made, notes)
         out = args.out or BUILD / f"audit-{args.base.name}"
         write_whole(out.with_name(f"{out.name}.json"), report.dumps(found))
     write_whole(out.with_name(f"{out.name}.csv"), report.as_csv(found, notes))

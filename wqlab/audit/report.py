@@ -95,20 +95,26 @@ class Note:
     advice: str
     name: str = ""  # of the workqueue, if not all of the file
     reported: str = ""  # the limit that max_active-report.txt has it with
+    allocated: int = 0  # the limit that it has before it's raised, if it is
 
 
 def load_notes(path: Path = NOTES) -> list[Note]:
     try:
         return [Note(**one) for one in tomllib.loads(path.read_text())["caller"]]
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise Problem(f"{path}: {error}: a caller has file, name, advice, reported") from None
+        raise Problem(f"{path}: {error}: a caller has file, name, advice, reported, allocated") from None
+
+
+def note_of(file: str, name: str, notes: Iterable[Note]) -> Note | None:
+    """What is known of a workqueue, or else of its file."""
+    of_file = {note.name: note for note in notes if note.file == file}
+    return of_file.get(name, of_file.get(""))
 
 
 def advice(row: Row, notes: Iterable[Note]) -> str:
     """What a maintainer should do."""
-    of_file = {note.name: note.advice for note in notes if note.file == row.file}
-    if note := of_file.get(row.name, of_file.get("")):
-        return note
+    if note := note_of(row.file, row.name, notes):
+        return note.advice
     return next((ADVICE[key] for key in ADVICE if key in row.findings), "")
 
 
