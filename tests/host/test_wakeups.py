@@ -88,16 +88,19 @@ def test_flush() -> None:
 
 def test_slot_is_passed() -> None:
     """By functions that pass it on, for an item of another pool or because max_active is set."""
-    passed = ("kick_pool_unlock", "wq_pass_slot")
+    passed = ("kick_pool_unlock", "pwq_pass_slot", "wq_place_slot")
+    spare = ("kick_pool_unlock_irqrestore", "node_pass_spare")
     total, locked = wq_wakeups.parse(
         trace(
             *wakeup(0, *passed, "pwq_put_slot", "process_one_work"),
             *wakeup(0, *passed, "wq_set_nr_slots", "workqueue_set_max_active"),
+            *wakeup(0, *spare, "node_search_slots", "process_scheduled_works"),
+            *wakeup(0, *passed, "node_pass_spare", "wq_slot_timer_fn", "call_timer_fn"),
             *AFTER,
             *REST,
         )
     ).by_reason()
-    assert total == {"item of another pool": 1, "max_active changed": 1, "next item": 1}
+    assert total == {"item of another pool": 3, "max_active changed": 1, "next item": 1}
     assert not locked
 
 

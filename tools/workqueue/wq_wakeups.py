@@ -62,6 +62,10 @@ REASONS = {
         "node_activate_pending_pwq",
         "pwq_dec_nr_active",
         "pwq_put_slot",
+        "pwq_put_surplus",
+        "node_search_slots",
+        "pwq_start_work",
+        "wq_slot_timer_fn",
         "pwq_dec_nr_in_flight",
         "try_to_grab_pending",
         "work_grab_pending",
@@ -88,7 +92,8 @@ KICKS = {
     "kick_pool_unlock_irq",
     "kick_pool_unlock_irqrestore",
 }
-PASSING = COMPLETE | KICKS | {"wake_up_process", "wake_up_q", "wq_pass_slot", "pwq_pass_slot"}
+SLOTS = {"pwq_pass_slot", "wq_place_slot", "node_pass_spare"}
+PASSING = COMPLETE | KICKS | SLOTS | {"wake_up_process", "wake_up_q"}
 
 EVENT = re.compile(
     r"^ *(?P<task>.*)-\d+ +(?:\( *[-\d]+\) +)?\[(?P<cpu>\d+)\] +\S+ +[\d.]+: (?P<what>.*)$"
