@@ -525,7 +525,7 @@ static void ending_item_keeps_pwq_busy(struct kunit *test)
 	for (us = 0; us < 5000000 && !raw_spin_is_contended(&pool->lock); us++)
 		udelay(1);
 	waits = raw_spin_is_contended(&pool->lock);
-	empty = !READ_ONCE(pwq->nr_active);
+	empty = pwq_is_empty(pwq);
 	raw_spin_unlock_irq(&pool->lock);
 	rcu_read_unlock();
 
@@ -1449,6 +1449,37 @@ static void waiting_items_can_be_cancelled(struct kunit *test)
 	free_limited(test, limited, 1);
 }
 
+struct chain {
+	struct work_struct	work;
+	struct workqueue_struct	*wq;
+	int			nr_left;	/* times that it is executed yet */
+};
+
+static void chain_fn(struct work_struct *work)
+{
+	struct chain *chain = container_of(work, struct chain, work);
+
+	usleep_range(1000, 2000);
+	if (--chain->nr_left)
+		queue_work(chain->wq, work);
+}
+
+/* Catches a workqueue that is taken for empty while an item of it is queued again. */
+static void draining_waits_for_chained_items(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	struct chain chain = { .wq = wq, .nr_left = 5 };
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	INIT_WORK_ONSTACK(&chain.work, chain_fn);
+	queue_work(wq, &chain.work);
+	drain_workqueue(wq);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(chain.nr_left), 0);
+	cancel_work_sync(&chain.work);
+	destroy_work_on_stack(&chain.work);
+	destroy_workqueue(wq);
+}
+
 enum { NR_SLOT_NODES = 3, NR_NODE_POOLS = 3, NR_SLOT_ITEMS = 30 };
 enum { NR_SLOT_POOLS = (NR_SLOT_NODES + 1) * NR_NODE_POOLS };
 
@@ -1724,6 +1755,12 @@ static void slots_set_max_active(struct slots *slots, int max_active)
 	mutex_lock(&slots->wq->mutex);
 	wq_set_nr_slots(slots->wq, max_active);
 	mutex_unlock(&slots->wq->mutex);
+}
+
+/* as the timer does before it passes on what is free */
+static void slots_close_pwqs(struct slots *slots, int node)
+{
+	node_close_pwqs(slots->wq, slots->wq->node_nr_active[node]);
 }
 
 /* let no turn end for the time that it takes, or each at once */
@@ -2031,6 +2068,14 @@ static void slots_of_no_node_are_shared_out(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 0, 1), 15), 15);
 	expect_slots(test, slots, "raised", 0);
 	drain_slots(test, slots);
+
+	/* before what another node has, which it keeps */
+	slots = alloc_slots(test, 8);
+	slots_own(slots, 0, 4);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 1, 0), 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 4);
+	expect_slots(test, slots, "before", 0);
+	drain_slots(test, slots);
 }
 
 /*
@@ -2106,7 +2151,15 @@ static void slots_move_to_nodes_with_less(struct kunit *test)
 	slots_end(here);
 	slots_start_all(slots);
 	KUNIT_EXPECT_EQ(test, slots_running(there, 1), 1);
+	KUNIT_EXPECT_NE(test, slots->wq->node_nr_active[1]->turn_until, 0);
 	expect_slots(test, slots, "to one that has none", 0);
+	/* and back, although its turn isn't over: nothing waits there */
+	KUNIT_EXPECT_EQ(test, slots_run(slots, here, 1), 0);
+	slots_set_turns(slots, U64_MAX);
+	slots_end(there);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(here, 1), 1);
+	expect_slots(test, slots, "back", 0);
 
 	slots = alloc_slots(test, 2);
 	here = node_pool(slots, 0, 0);
@@ -2144,6 +2197,61 @@ static void slots_move_to_nodes_with_less(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 2);
 	expect_slots(test, slots, "to one that has fewer", 0);
 	drain_slots(test, slots);
+}
+
+/* Catches conditions of node_next_waiting() that are wrong. */
+static void next_node_has_less(struct kunit *test)
+{
+	static const struct {
+		bool	waits;		/* does the node that has the slot? */
+		bool	turn;		/* is its turn not over? */
+		bool	any;		/* may the slot go to any other one? */
+		int	here, there;	/* slots of both nodes */
+		bool	moves;
+	} slot[] = {
+		{ false, false, false, 1, 0, true },
+		{ false, false, false, 2, 1, true },
+		{ false, false, false, 2, 2, false },
+		{ false, false, false, 1, 2, false },
+		{ false, false, true,  2, 2, true },
+		{ false, false, true,  1, 2, true },
+		{ false, true,  false, 2, 1, true },
+		{ true,  false, false, 1, 0, true },
+		{ true,  false, false, 2, 1, false },
+		{ true,  false, false, 3, 1, true },
+		{ true,  false, true,  2, 2, false },
+		{ true,  true,  false, 1, 0, false },
+		{ true,  true,  true,  3, 1, false },
+	};
+	struct slots *slots = alloc_slots(test, 1);
+	struct workqueue_struct *wq = slots->wq;
+	struct wq_node_nr_active *here = wq->node_nr_active[1], *next;
+	int there, i;
+
+	/* as if some waited */
+	for (i = 0; i < ARRAY_SIZE(slot) * (NR_SLOT_NODES + 1); i++) {
+		there = i % (NR_SLOT_NODES + 1);
+		if (there == 1)
+			continue;
+		raw_spin_lock_irq(&here->lock);
+		list_add(&node_pool(slots, there, 0)->pwq->pending_node,
+			 &wq->node_nr_active[there]->pending_pwqs);
+		if (slot[i / 4].waits)
+			list_add(&node_pool(slots, 1, 0)->pwq->pending_node, &here->pending_pwqs);
+		here->counted = slot[i / 4].waits;
+		atomic_set(&wq->nr_waiting, 1 + here->counted);
+		here->turn_until = slot[i / 4].turn ? U64_MAX : 0;
+		here->nr_owned = slot[i / 4].here;
+		wq->node_nr_active[there]->nr_owned = slot[i / 4].there;
+		next = node_next_waiting(wq, here, slot[i / 4].any);
+		list_del_init(&node_pool(slots, there, 0)->pwq->pending_node);
+		list_del_init(&node_pool(slots, 1, 0)->pwq->pending_node);
+		wq->node_nr_active[there]->nr_owned = 0;
+		raw_spin_unlock_irq(&here->lock);
+		KUNIT_EXPECT_PTR_EQ_MSG(test, next,
+					slot[i / 4].moves ? wq->node_nr_active[there] : NULL,
+					"slot %d, node %d", i / 4, there);
+	}
 }
 
 /* the pool of the only item that executes, which ends and lets another one start */
@@ -2205,6 +2313,8 @@ static void nodes_take_turns(struct kunit *test)
 		slots_end(node_pool(slots, 0, 0));
 		slots_start_all(slots);
 		KUNIT_EXPECT_EQ(test, slots_running(slots->pools, NR_SLOT_POOLS), 6);
+		/* that of one that had any isn't set anew */
+		KUNIT_EXPECT_EQ(test, slots->wq->node_nr_active[1]->turn_until, 0);
 		expect_slots(test, slots, "level", i);
 	}
 	drain_slots(test, slots);
@@ -2251,6 +2361,21 @@ static void slots_are_kept_for_a_turn(struct kunit *test)
 		expect_slots(test, slots, "turns", j);
 	}
 	drain_slots(test, slots);
+
+	/* for one that hasn't found that there's no slot as well */
+	slots = alloc_slots(test, 1);
+	slots_own(slots, 0, 1);
+	slots_queue(&slots->pools[0], 2);
+	KUNIT_EXPECT_TRUE(test, slots_start(&slots->pools[0]));
+	slots_queue(&slots->pools[1], 1);
+	KUNIT_EXPECT_FALSE(test, slots_start(&slots->pools[1]));
+	slots->pools[0].pwq->nr_keep = 5;
+	slots->pools[0].pwq->keep_until = U64_MAX;
+	slots_end(&slots->pools[0]);
+	KUNIT_EXPECT_EQ(test, slots->pools[0].pwq->nr_granted, 1);
+	KUNIT_EXPECT_EQ(test, slots->pools[0].pwq->nr_keep, 4);
+	expect_slots(test, slots, "listed", 0);
+	drain_slots(test, slots);
 }
 
 /* Catches turns that last too long or too short, or end when max_active is raised. */
@@ -2279,6 +2404,313 @@ static void turns_take_their_time(struct kunit *test)
 	expect_slots(test, slots, "raised", 0);
 	slots_set_max_active(slots, 4);
 	KUNIT_EXPECT_EQ(test, p->pwq->nr_keep, 0);
+
+	/* those that haven't been used yet as well: two of three, before the last is passed */
+	slots = alloc_slots(test, 1);
+	p = node_pool(slots, 0, 0);
+	slots_own(slots, 0, 1);
+	slots_run(slots, node_pool(slots, 0, 1), 1);
+	slots_run(slots, p, 5);
+	slots_set_max_active(slots, 4);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_granted, 3);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_keep, 2 * 16);
+	drain_slots(test, slots);
+}
+
+struct slots_setter {
+	struct slots		*slots;
+	int			limit;		/* 3, and later 2, tells it to set that */
+	struct completion	done;
+};
+
+static int slots_set_fn(void *arg)
+{
+	struct slots_setter *setter = arg;
+	int limit;
+
+	for (limit = 3; limit > 1; limit--) {
+		while (READ_ONCE(setter->limit) > limit)
+			cond_resched();
+		slots_set_max_active(setter->slots, limit);
+		complete(&setter->done);
+	}
+	return 0;
+}
+
+/*
+ * Whoever lowers max_active ends the turn of each pool with its lock held, after
+ * which none can begin with a slot that is owed.
+ */
+static void turns_end_when_limit_is_lowered(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	struct wq_node_nr_active *nna = slots->wq->node_nr_active[0];
+	struct slots_pool *last = &slots->pools[NR_SLOT_POOLS - 1];
+	struct slots_setter setter = { .slots = slots, .limit = 4 };
+	int here = cpumask_first(cpu_online_mask), us;
+	int there = cpumask_next(here, cpu_online_mask);
+	int kept_before, kept_meanwhile;
+	bool done_meanwhile;
+
+	if (there >= nr_cpu_ids)
+		kunit_skip(test, "needs two CPUs");
+
+	init_completion(&setter.done);
+	KUNIT_EXPECT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(here)), 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(slots_set_fn, &setter, there,
+							   "kunit_slots/%u")));
+
+	/* it can't take anything away */
+	last->pwq->nr_keep = 5;
+	raw_spin_lock_irq(&nna->lock);
+	WRITE_ONCE(setter.limit, 3);
+	for (us = 0; us < 5000000 && READ_ONCE(slots->wq->max_active) != 3; us++)
+		udelay(1);
+	mdelay(5);
+	kept_before = READ_ONCE(last->pwq->nr_keep);
+	raw_spin_unlock_irq(&nna->lock);
+	wait_for_completion(&setter.done);
+	KUNIT_EXPECT_EQ(test, kept_before, 5);
+	KUNIT_EXPECT_EQ(test, slots->wq->max_active, 3);
+	KUNIT_EXPECT_EQ(test, last->pwq->nr_keep, 0);
+
+	/* it has done that, but can't end the last turn */
+	last->pwq->nr_keep = 5;
+	raw_spin_lock_irq(&last->pool.lock);
+	WRITE_ONCE(setter.limit, 2);
+	for (us = 0; us < 5000000 && READ_ONCE(slots->wq->max_active) != 2; us++)
+		udelay(1);
+	mdelay(5);
+	kept_meanwhile = READ_ONCE(last->pwq->nr_keep);
+	done_meanwhile = completion_done(&setter.done);
+	raw_spin_unlock_irq(&last->pool.lock);
+	wait_for_completion(&setter.done);
+	KUNIT_EXPECT_EQ(test, kept_meanwhile, 5);
+	KUNIT_EXPECT_FALSE(test, done_meanwhile);
+	KUNIT_EXPECT_EQ(test, slots->wq->max_active, 2);
+	KUNIT_EXPECT_EQ(test, last->pwq->nr_keep, 0);
+	expect_slots(test, slots, "lowered", 0);
+
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+}
+
+/* another CPU that does something when it's told */
+struct slots_helper {
+	void			(*fn)(struct slots_pool *p);
+	struct slots_pool	*pool;
+	bool			told;
+	struct completion	done;
+};
+
+static int slots_helper_fn(void *arg)
+{
+	struct slots_helper *helper = arg;
+
+	while (!READ_ONCE(helper->told))
+		cond_resched();
+	helper->fn(helper->pool);
+	complete(&helper->done);
+	return 0;
+}
+
+static void slots_start_helper(struct kunit *test, struct slots_helper *helper,
+			       struct slots_pool *p, void (*fn)(struct slots_pool *p))
+{
+	int here = cpumask_first(cpu_online_mask);
+	int there = cpumask_next(here, cpu_online_mask);
+
+	if (there >= nr_cpu_ids)
+		kunit_skip(test, "needs two CPUs");
+
+	helper->fn = fn;
+	helper->pool = p;
+	helper->told = false;
+	init_completion(&helper->done);
+	KUNIT_EXPECT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(here)), 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run_on_cpu(slots_helper_fn, helper, there,
+							   "kunit_slots/%u")));
+}
+
+static void slots_end_helper(struct slots_helper *helper)
+{
+	wait_for_completion(&helper->done);
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+}
+
+static void slots_do_start(struct slots_pool *p)
+{
+	slots_start(p);
+}
+
+/* a worker that has parked its item, which may be cancelled, searches without a lock */
+static void parked_item_keeps_pool(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct wq_node_nr_active *none = slots->wq->node_nr_active[NR_SLOT_NODES];
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	struct slots_helper helper;
+	int refcnt, us;
+
+	slots_own(slots, 1, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 1, 0), 1), 1);
+	slots_queue(p, 1);
+	refcnt = p->pwq->refcnt;
+	slots_start_helper(test, &helper, p, slots_do_start);
+
+	raw_spin_lock_irq(&none->lock);
+	WRITE_ONCE(helper.told, true);
+	for (us = 0; us < 1000000 && READ_ONCE(p->pwq->refcnt) == refcnt; us++)
+		udelay(1);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(p->pwq->refcnt), refcnt + 1);
+	raw_spin_unlock_irq(&none->lock);
+	slots_end_helper(&helper);
+	KUNIT_EXPECT_EQ(test, p->pwq->refcnt, refcnt);
+	expect_slots(test, slots, "parked", 0);
+	drain_slots(test, slots);
+}
+
+static void slots_do_work(struct slots_pool *p)
+{
+	unsigned long end = jiffies + HZ;
+
+	while (time_before(jiffies, end)) {
+		slots_queue(p, 1);
+		slots_start(p);
+		slots_end(p);
+		cond_resched();
+	}
+}
+
+/* Catches slots that get lost or are made up when a pwq is closed that puts or takes them. */
+static void slots_add_up_when_closed(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 2);
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	struct slots_helper helper;
+
+	slots_own(slots, 0, 2);
+	slots_start_helper(test, &helper, p, slots_do_work);
+	WRITE_ONCE(helper.told, true);
+	while (!completion_done(&helper.done)) {
+		slots_close_pwqs(slots, 0);
+		udelay(1);
+	}
+	slots_end_helper(&helper);
+	slots_start_all(slots);
+	expect_slots(test, slots, "closed", 0);
+	drain_slots(test, slots);
+}
+
+static void slots_do_search(struct slots_pool *p)
+{
+	node_search_slots(p->pwq->wq, &p->pool, pwq_nna(p->pwq));
+}
+
+/* what a search has in hand, and nobody finds, when max_active is lowered */
+static void found_slots_are_given_up(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	struct wq_node_nr_active *none = slots->wq->node_nr_active[NR_SLOT_NODES];
+	struct wq_node_nr_active *nna = slots->wq->node_nr_active[0];
+	int us, nr = DIV_ROUND_UP(4, num_online_nodes()), nr_spare;
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	struct slots_helper helper;
+
+	slots_start_helper(test, &helper, p, slots_do_search);
+	raw_spin_lock_irq(&p->pool.lock);
+	raw_spin_lock(&nna->lock);
+	WRITE_ONCE(helper.told, true);
+	for (us = 0; us < 1000000 && READ_ONCE(none->nr_owned) == 4; us++)
+		udelay(1);
+	slots->wq->max_active -= nr;
+	atomic_set(&slots->wq->nr_owed, nr);
+	raw_spin_unlock(&nna->lock);
+	/* it waits for the pool's lock to pass them on */
+	for (us = 0; us < 100000 && !raw_spin_is_contended(&p->pool.lock); us++)
+		udelay(1);
+	raw_spin_lock(&nna->lock);
+	nr_spare = nna->nr_spare;
+	raw_spin_unlock(&nna->lock);
+	raw_spin_unlock_irq(&p->pool.lock);
+	slots_end_helper(&helper);
+	KUNIT_EXPECT_EQ(test, nr_spare, 0);
+	expect_slots(test, slots, "found", 0);
+	drain_slots(test, slots);
+}
+
+static void slots_do_raise(struct slots_pool *p)
+{
+	mutex_lock(&p->pwq->wq->mutex);
+	wq_set_nr_slots(p->pwq->wq, p->pwq->wq->max_active + 2);
+	mutex_unlock(&p->pwq->wq->mutex);
+}
+
+/* what max_active is raised by, but isn't to be used as yet more slots are owed */
+static void raising_gives_up_slots(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	struct wq_node_nr_active *none = slots->wq->node_nr_active[NR_SLOT_NODES];
+	struct slots_pool *p = node_pool(slots, NR_SLOT_NODES, 0);
+	struct slots_helper helper;
+	int us, nr_spare;
+
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 4), 4);
+	expect_slots(test, slots, "run", 0);
+	slots_set_max_active(slots, 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_owed), 3);
+	slots_start_helper(test, &helper, p, slots_do_raise);
+
+	/* whose lock is taken to pass them on */
+	raw_spin_lock_irq(&slots->pools[0].pool.lock);
+	WRITE_ONCE(helper.told, true);
+	for (us = 0; us < 1000000 && !raw_spin_is_contended(&slots->pools[0].pool.lock); us++)
+		udelay(1);
+	raw_spin_lock(&none->lock);
+	nr_spare = none->nr_spare;
+	raw_spin_unlock(&none->lock);
+	raw_spin_unlock_irq(&slots->pools[0].pool.lock);
+	slots_end_helper(&helper);
+	KUNIT_EXPECT_EQ(test, nr_spare, 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_owed), 1);
+	expect_slots(test, slots, "raised", 0);
+	drain_slots(test, slots);
+}
+
+static void slots_do_end(struct slots_pool *p)
+{
+	slots_end(p);
+}
+
+/* a slot that moves to a node where nothing waits anymore doesn't open a pwq of another one */
+static void slots_open_where_they_are_owned(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct wq_node_nr_active *here = slots->wq->node_nr_active[0];
+	struct wq_node_nr_active *there = slots->wq->node_nr_active[1];
+	struct slots_pool *p = node_pool(slots, 0, 0), *gone = node_pool(slots, 1, 0);
+	struct slots_helper helper;
+	int us;
+
+	slots_own(slots, 0, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, gone, 1), 0);
+	slots_start_helper(test, &helper, p, slots_do_end);
+	slots_close_pwqs(slots, 0);
+
+	raw_spin_lock_irq(&gone->pool.lock);
+	raw_spin_lock(&there->lock);
+	WRITE_ONCE(helper.told, true);
+	for (us = 0; us < 1000000 && READ_ONCE(here->nr_owned); us++)
+		udelay(1);
+	/* as cancelling does */
+	list_del_init(&gone->pwq->pending_node);
+	raw_spin_unlock(&there->lock);
+	raw_spin_unlock_irq(&gone->pool.lock);
+	KUNIT_EXPECT_EQ(test, slots_cancel(gone, &gone->items[0]), SLOTS_WAITS);
+	slots_end_helper(&helper);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 1), 1);
+	KUNIT_EXPECT_EQ(test, there->nr_spare, 1);
+	expect_slots(test, slots, "moved", 0);
 	drain_slots(test, slots);
 }
 
@@ -2336,7 +2768,10 @@ static void slots_are_shared(struct kunit *test)
 		raw_spin_unlock_irq(&p->pool.lock);
 	}
 	p = &slots->pools[2];
-	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 7), 7);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[0].pwq->nr_free), 5);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[1].pwq->nr_free), 11);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 6), 7);
 	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[0].pwq->nr_free), 5);
 	KUNIT_EXPECT_EQ(test, atomic_read(&slots->pools[1].pwq->nr_free), 5);
 	KUNIT_EXPECT_EQ(test, atomic_read(&p->pwq->nr_free), 5);
@@ -2361,6 +2796,7 @@ static void slots_are_given_up(struct kunit *test)
 	struct slots *slots = alloc_slots(test, 24);
 	struct slots_pool *p = node_pool(slots, 0, 0), *waiting = node_pool(slots, 0, 1);
 	atomic_t *nr_owed = &slots->wq->nr_owed;
+	struct wq_node_nr_active *nna;
 	int i;
 
 	/* 4 execute, and others are spare on two nodes or held by a pwq */
@@ -2407,6 +2843,39 @@ static void slots_are_given_up(struct kunit *test)
 	slots_start_all(slots);
 	KUNIT_EXPECT_EQ(test, slots_running(waiting, 1), 1);
 	expect_slots(test, slots, "paid", 0);
+	drain_slots(test, slots);
+
+	/* as if max_active were lowered by one of two that are about to be passed on */
+	slots = alloc_slots(test, 3);
+	waiting = node_pool(slots, 0, 1);
+	nna = slots->wq->node_nr_active[0];
+	slots_own(slots, 0, 3);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 0, 0), 1), 1);
+	nna->nr_spare -= 2;
+	KUNIT_EXPECT_EQ(test, slots_run(slots, waiting, 2), 0);
+	nna->nr_spare += 2;
+	slots->wq->max_active--;
+	atomic_inc(&slots->wq->nr_owed);
+	node_pass_spare(slots->wq, &waiting->pool, nna);
+	expect_slots(test, slots, "one of two", 0);
+	drain_slots(test, slots);
+}
+
+/* Catches a slot that is left free although it is owed, where nothing waits. */
+static void owed_slots_are_not_left(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 2);
+	struct slots_pool *p = node_pool(slots, 0, 0);
+
+	slots_own(slots, 0, 2);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 2), 2);
+	slots_set_max_active(slots, 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_owed), 1);
+	slots_end(p);
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_owed), 0);
+	expect_slots(test, slots, "paid", 0);
+	slots_end(p);
+	expect_slots(test, slots, "free", 0);
 	drain_slots(test, slots);
 }
 
@@ -2483,17 +2952,213 @@ static void slots_are_for_deferred_items(struct kunit *test)
 	drain_slots(test, slots);
 }
 
+/* Catches items that wait although it's those of another workqueue that find no slot. */
+static void slots_of_others_are_used(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1), *others = alloc_slots(test, 1);
+	struct slots_pool *p = node_pool(slots, 0, 0), *other = node_pool(others, 0, 0);
+	struct worker *worker;
+
+	/* both on the same pool */
+	other->pwq->pool = &p->pool;
+	slots_own(slots, 0, 1);
+	slots_own(others, 0, 1);
+	slots_queue_item(p, &p->items[0]);
+	KUNIT_EXPECT_TRUE(test, slots_start(p));
+	slots_queue_item(p, &p->items[1]);
+	slots_queue_item(other, &other->items[0]);
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_listed, 0);
+	KUNIT_EXPECT_EQ(test, other->pwq->nr_listed, 1);
+	KUNIT_ASSERT_TRUE(test, slots_start(p));
+	worker = &p->workers[1];
+
+	/* one that waits as well, but whose first item has got a slot */
+	slots_queue_item(other, &other->items[1]);
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	slots_queue_item(other, &other->items[2]);
+	KUNIT_EXPECT_EQ(test, slots_cancel(p, &p->items[1]), SLOTS_WAITS);
+	KUNIT_ASSERT_TRUE(test, list_empty(&p->pwq->pending_node));
+	slots_queue_item(p, &p->items[1]);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_listed, 1);
+	slots_end_item(worker);
+	KUNIT_EXPECT_EQ(test, other->pwq->nr_granted, 1);
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_listed, 0);
+	KUNIT_EXPECT_EQ(test, other->pwq->nr_listed, 1);
+	KUNIT_EXPECT_TRUE(test, slots_start(p));
+	while (slots_end(p))
+		while (slots_start(p))
+			;
+	expect_slots(test, slots, "pool", 0);
+	expect_slots(test, others, "other", 0);
+}
+
+/* Catches slots that are taken while they are on their way to a pool that waits. */
+static void slots_are_not_taken_on_their_way(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 2);
+	struct slots_pool *waiting = node_pool(slots, 0, 1), *other = node_pool(slots, 0, 2);
+	struct slots_pool *there = node_pool(slots, 1, 0);
+	struct wq_node_nr_active *none = slots->wq->node_nr_active[NR_SLOT_NODES];
+	struct wq_node_nr_active *nna = slots->wq->node_nr_active[0];
+
+	/* as if a search, or who raises max_active, had one in hand when others look */
+	slots_own(slots, 0, 2);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, node_pool(slots, 0, 0), 1), 1);
+	slots_queue(other, 1);
+	slots_queue(waiting, 1);
+	nna->nr_spare--;
+	KUNIT_EXPECT_FALSE(test, slots_start(waiting));
+	nna->nr_spare++;
+	none->nr_owned++;
+	none->nr_spare++;
+	slots->wq->max_active++;
+	KUNIT_EXPECT_FALSE(test, slots_start(other));
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 1);
+	none->nr_owned--;
+	none->nr_spare--;
+	slots->wq->max_active--;
+	KUNIT_EXPECT_EQ(test, slots_run(slots, there, 1), 0);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 2);
+	slots_set_turns(slots, U64_MAX);
+	node_pass_spare(slots->wq, &other->pool, nna);
+	slots_start_all(slots);
+	KUNIT_EXPECT_EQ(test, slots_running(waiting, 1), 1);
+	expect_slots(test, slots, "passed on", 0);
+	drain_slots(test, slots);
+}
+
+/*
+ * Catches slots that stay free while another node waits, as they were taken in between
+ * by a pool that has more than it needs.
+ */
+static void slots_are_not_left_on_their_way(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 2 * 16);
+	struct slots_pool *p = node_pool(slots, 0, 0), *there = node_pool(slots, 1, 0);
+	struct wq_node_nr_active *nna = slots->wq->node_nr_active[0];
+
+	slots_own(slots, 0, 16);
+	slots_own(slots, 1, 16);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 16), 16);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, there, NR_SLOT_ITEMS), 16);
+	slots_run(slots, node_pool(slots, 1, 1), 1);
+	slots_settle(slots);
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	while (slots_end(p))
+		;
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 16);
+
+	/* the timer has collected them, and passes on what is left then */
+	timer_delete_sync(&slots->wq->slot_timer);
+	slots_close_pwqs(slots, 0);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	node_pass_spare(slots->wq, &p->pool, nna);
+	slots_start_all(slots);
+	expect_slots(test, slots, "passed on", 0);
+	drain_slots(test, slots);
+}
+
+/* Catches a timer that runs too late, too soon or for nothing. */
+static void slot_timer_runs_within_a_tick(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 4);
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	unsigned long before, after, expires;
+	struct timer_list *timer;
+
+	/* nothing waits, and it leaves alone what is open */
+	slots_own(slots, 0, 4);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	slots_close_pwqs(slots, 0);
+	slots_end(p);
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	wq_slot_timer_fn(&slots->wq->slot_timer);
+	KUNIT_EXPECT_EQ(test, atomic_read(&p->pwq->nr_free), 1);
+	expect_slots(test, slots, "nothing waits", 0);
+
+	/* a node has waited, and has found enough */
+	slots = alloc_slots(test, 4);
+	p = node_pool(slots, 0, 0);
+	timer = &slots->wq->slot_timer;
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_waiting), 1);
+	slots_close_pwqs(slots, 0);
+	slots_end(p);
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	expect_slots(test, slots, "has waited", 0);
+
+	/* within a tick, whoever arms it again */
+	local_irq_disable();
+	before = jiffies;
+	wq_arm_slot_timer(slots->wq);
+	expires = timer->expires;
+	after = jiffies;
+	local_irq_enable();
+	KUNIT_EXPECT_TRUE(test, time_after_eq(expires, before + 1));
+	KUNIT_EXPECT_TRUE(test, time_before_eq(expires, after + 1));
+	expires = jiffies + 10 * HZ;
+	mod_timer(timer, expires);
+	wq_arm_slot_timer(slots->wq);
+	KUNIT_EXPECT_EQ(test, timer->expires, expires);
+	drain_slots(test, slots);
+}
+
+/* Catches a barrier that is taken for a work item that needs a slot. */
+static void barriers_take_no_slots(struct kunit *test)
+{
+	struct slots *slots = alloc_slots(test, 1);
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	struct pool_workqueue *pwq = p->pwq;
+	struct worker *worker = &p->workers[NR_SLOT_ITEMS - 1];
+	struct wq_barrier barr;
+
+	slots_own(slots, 0, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
+	slots_queue(p, 2);
+	raw_spin_lock_irq(&p->pool.lock);
+	insert_wq_barrier(pwq, &barr, &p->items[2], NULL);
+	raw_spin_unlock_irq(&p->pool.lock);
+	/* it stays, without the item that it waited for */
+	KUNIT_EXPECT_EQ(test, slots_cancel(p, &p->items[2]), SLOTS_LISTED);
+
+	KUNIT_EXPECT_FALSE(test, slots_start(p));
+	KUNIT_EXPECT_EQ(test, pwq->nr_listed, 0);
+	raw_spin_lock_irq(&p->pool.lock);
+	KUNIT_EXPECT_PTR_EQ(test, &barr.work, list_first_entry_or_null(&p->pool.worklist,
+								       struct work_struct, entry));
+	KUNIT_EXPECT_TRUE(test, assign_work(&barr.work, worker, NULL));
+	KUNIT_EXPECT_EQ(test, pwq->nr_listed, 0);
+	KUNIT_EXPECT_TRUE(test, pwq_start_work(worker, &barr.work));
+	KUNIT_EXPECT_EQ(test, pwq->nr_active, 1);
+	list_del_init(&barr.work.entry);
+	pwq_dec_nr_in_flight(pwq, *work_data_bits(&barr.work), true);
+	raw_spin_unlock_irq(&p->pool.lock);
+	debug_work_deactivate(&barr.work);
+	destroy_work_on_stack(&barr.work);
+	expect_slots(test, slots, "barrier", 0);
+	drain_slots(test, slots);
+}
+
 /* Catches items without slots that keep workers busy one by one, or too many under a lock. */
 static void slots_are_not_there_for_many(struct kunit *test)
 {
 	struct slots *slots = alloc_slots(test, 1);
 	struct slots_pool *p = node_pool(slots, 0, 0);
+	struct work_struct *work;
+	int i = 0;
 
 	slots_own(slots, 0, 1);
 	KUNIT_EXPECT_EQ(test, slots_run(slots, p, 1), 1);
 	slots_queue(p, 20);
 	KUNIT_EXPECT_FALSE(test, slots_start(p));
 	KUNIT_EXPECT_EQ(test, list_count_nodes(&p->pwq->inactive_works), 1 + 16);
+	list_for_each_entry(work, &p->pwq->inactive_works, entry)
+		KUNIT_EXPECT_PTR_EQ(test, work, &p->items[++i]);
 	/* those that are queued from now on aren't listed, on other pools of the node neither */
 	slots_queue(p, 1);
 	slots_queue(node_pool(slots, 0, 1), 1);
@@ -2502,6 +3167,12 @@ static void slots_are_not_there_for_many(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, node_pool(slots, 0, 1)->pwq->nr_listed, 0);
 	KUNIT_EXPECT_EQ(test, node_pool(slots, 1, 0)->pwq->nr_listed, 1);
 	expect_slots(test, slots, "parked", 0);
+	/* those that are listed yet have no slots, and one of them gets the next */
+	slots_end(p);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_keep, 16);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_granted, 1);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_listed, 3);
+	expect_slots(test, slots, "granted", 0);
 	drain_slots(test, slots);
 }
 
@@ -2556,20 +3227,34 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE_SLOW(limit_is_exact),
 	KUNIT_CASE(limit_is_raised_and_lowered),
 	KUNIT_CASE(waiting_items_can_be_cancelled),
+	KUNIT_CASE(draining_waits_for_chained_items),
 	KUNIT_CASE(slots_add_up),
 	KUNIT_CASE(slots_add_up_in_races),
 	KUNIT_CASE(slots_of_no_node_are_shared_out),
 	KUNIT_CASE(slots_are_found_anywhere),
 	KUNIT_CASE(slots_are_taken_from_nodes_with_more),
 	KUNIT_CASE(slots_move_to_nodes_with_less),
+	KUNIT_CASE(next_node_has_less),
 	KUNIT_CASE(nodes_take_turns),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(turns_take_their_time),
+	KUNIT_CASE(turns_end_when_limit_is_lowered),
+	KUNIT_CASE(parked_item_keeps_pool),
+	KUNIT_CASE(slots_add_up_when_closed),
+	KUNIT_CASE(found_slots_are_given_up),
+	KUNIT_CASE(raising_gives_up_slots),
+	KUNIT_CASE(slots_open_where_they_are_owned),
 	KUNIT_CASE(slots_are_given_in_order),
 	KUNIT_CASE(slots_are_shared),
 	KUNIT_CASE(slots_are_given_up),
+	KUNIT_CASE(owed_slots_are_not_left),
 	KUNIT_CASE(slots_are_refused),
 	KUNIT_CASE(slots_are_for_deferred_items),
+	KUNIT_CASE(slots_of_others_are_used),
+	KUNIT_CASE(slots_are_not_taken_on_their_way),
+	KUNIT_CASE(slots_are_not_left_on_their_way),
+	KUNIT_CASE(slot_timer_runs_within_a_tick),
+	KUNIT_CASE(barriers_take_no_slots),
 	KUNIT_CASE(slots_are_not_there_for_many),
 	KUNIT_CASE(slots_of_released_pwqs_come_back),
 	{}
@@ -3280,6 +3965,139 @@ static void fail_to_create(struct worker_pool *pool)
 	timer_delete_sync(&pool->mayday_timer);
 }
 
+/* queue an item that executes once more, with a slot for it that it won't need yet */
+static struct pool_workqueue *queue_again_with_slot(struct kunit *test, struct workqueue_struct *wq,
+						    struct step *step)
+{
+	struct work_struct *work = &step->work;
+	struct pool_workqueue *pwq;
+	bool first;
+
+	KUNIT_EXPECT_FALSE(test, test_and_set_bit(WORK_STRUCT_PENDING_BIT, work_data_bits(work)));
+	rcu_read_lock();
+	pwq = unbound_pwq(wq, raw_smp_processor_id());
+	raw_spin_lock_irq(&pwq->pool->lock);
+	KUNIT_EXPECT_PTR_EQ(test, get_work_pool(work), pwq->pool);
+	pwq->nr_in_flight[pwq->work_color]++;
+	KUNIT_EXPECT_TRUE(test, pwq_tryinc_nr_active(pwq));
+	insert_work(pwq, work, &pwq->pool->worklist, work_color_to_flags(pwq->work_color));
+	KUNIT_EXPECT_TRUE(test, pwq_get_slot(pwq, &first));
+	pwq->nr_granted++;
+	kick_pool_unlock_irq(pwq->pool);
+	rcu_read_unlock();
+	return pwq;
+}
+
+static void expect_none_granted(struct kunit *test, struct pool_workqueue *pwq)
+{
+	unsigned long end = jiffies + patience(test);
+
+	while ((READ_ONCE(pwq->nr_listed) || READ_ONCE(pwq->nr_granted)) &&
+	       time_before(jiffies, end))
+		usleep_range(1000, 2000);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->nr_listed), 0);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->nr_granted), 0);
+}
+
+/* another worker finds that an item executes yet, and puts back the slot that there was for it */
+static void slot_of_deferred_item_is_put_back(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
+	struct completion release;
+	struct pool_workqueue *pwq;
+	struct step step;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&step, &release);
+	set_nice(test, wq, -15);
+	queue_work(wq, &step.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
+	pwq = queue_again_with_slot(test, wq, &step);
+	expect_none_granted(test, pwq);
+	KUNIT_EXPECT_EQ(test, nr_slots(wq), wq->max_active);
+	end_step(&step);
+	destroy_workqueue(wq);
+}
+
+/* so does the rescuer */
+static void rescuer_puts_back_slot(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	struct completion release;
+	struct pool_workqueue *pwq;
+	struct worker_pool *pool;
+	struct step step;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	pool = take_only_worker(test, wq, &step, &release);
+	pwq = queue_again_with_slot(test, wq, &step);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->nr_granted), 1);
+	fail_to_create(pool);
+	expect_none_granted(test, pwq);
+	KUNIT_EXPECT_EQ(test, nr_slots(wq), wq->max_active);
+	set_manager(pool, false);
+	end_step(&step);
+	destroy_workqueue(wq);
+}
+
+/* without slots, an item that waits for its own execution to end counts nevertheless */
+static void deferred_item_counts_on_cpu(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_PERCPU, 2);
+	unsigned long end = jiffies + patience(test);
+	struct completion release;
+	struct worker_pool *pool;
+	struct step first, second;
+	bool listed;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	init_completion(&release);
+	init_step(&first, &release);
+	init_step(&second, NULL);
+	queue_work_on(0, wq, &first.work);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &first));
+	queue_work_on(0, wq, &first.work);
+	pool = per_cpu_ptr(cpu_worker_pools, 0);
+	do {
+		usleep_range(1000, 2000);
+		raw_spin_lock_irq(&pool->lock);
+		listed = !list_empty(&pool->worklist);
+		raw_spin_unlock_irq(&pool->lock);
+	} while (listed && time_before(jiffies, end));
+	queue_work_on(0, wq, &second.work);
+	expect_waits(test, &second);
+	complete(&release);
+	KUNIT_EXPECT_TRUE(test, has_started(test, &second));
+	end_step(&first);
+	end_step(&second);
+	destroy_workqueue(wq);
+}
+
+/* by then, what is free needn't be passed on anymore, and nobody can arm it again */
+static void slot_timer_ends_with_workqueue(struct kunit *test)
+{
+	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
+	struct pool_workqueue *pwq;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	/* keeps the workqueue from being freed */
+	mutex_lock(&wq->mutex);
+	pwq = unbound_pwq(wq, -1);
+	raw_spin_lock_irq(&pwq->pool->lock);
+	get_pwq(pwq);
+	raw_spin_unlock_irq(&pwq->pool->lock);
+	mutex_unlock(&wq->mutex);
+
+	wq_arm_slot_timer(wq);
+	destroy_workqueue(wq);
+	KUNIT_EXPECT_FALSE(test, timer_pending(&wq->slot_timer));
+	wq_arm_slot_timer(wq);
+	KUNIT_EXPECT_FALSE(test, timer_pending(&wq->slot_timer));
+	timer_shutdown_sync(&wq->slot_timer);
+	put_pwq_unlocked(pwq);
+}
+
 /* one that is flushed and finds no slot when it's about to be started: they stay together */
 static void flush_waits_for_slot(struct kunit *test)
 {
@@ -3595,6 +4413,10 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(flush_waits_for_hog),
 	KUNIT_CASE(flush_waits_for_old_pool),
 	KUNIT_CASE(flush_looks_again),
+	KUNIT_CASE(slot_of_deferred_item_is_put_back),
+	KUNIT_CASE(rescuer_puts_back_slot),
+	KUNIT_CASE(deferred_item_counts_on_cpu),
+	KUNIT_CASE(slot_timer_ends_with_workqueue),
 	KUNIT_CASE(flush_waits_for_slot),
 	KUNIT_CASE(item_may_be_executing),
 	KUNIT_CASE(executing_item_stays),
