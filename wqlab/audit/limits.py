@@ -73,9 +73,7 @@ def shares(limit: int, least: int, cpus: Sequence[int]) -> list[int]:
     return [min(max(-(-limit * its // total), floor), limit) for its in cpus]
 
 
-def meaning(
-    limit: int, constants: Constants, cpus: int, nodes: int, allocated: int = 0
-) -> Meaning:
+def meaning(limit: int, constants: Constants, cpus: int, nodes: int, allocated: int = 0) -> Meaning:
     """`allocated` is the limit that the workqueue had at first, 0 if the same: min_active is
     no more than that, and stays so when the limit is raised."""
     least = min(constants.least, allocated or limit)

@@ -102,7 +102,9 @@ def load_notes(path: Path = NOTES) -> list[Note]:
     try:
         return [Note(**one) for one in tomllib.loads(path.read_text())["caller"]]
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise Problem(f"{path}: {error}: a caller has file, name, advice, reported, allocated") from None
+        raise Problem(
+            f"{path}: {error}: a caller has file, name, advice, reported, allocated"
+        ) from None
 
 
 def note_of(file: str, name: str, notes: Iterable[Note]) -> Note | None:
