@@ -3983,7 +3983,8 @@ static struct pool_workqueue *queue_again_with_slot(struct kunit *test, struct w
 	insert_work(pwq, work, &pwq->pool->worklist, work_color_to_flags(pwq->work_color));
 	KUNIT_EXPECT_TRUE(test, pwq_get_slot(pwq, &first));
 	pwq->nr_granted++;
-	kick_pool_unlock_irq(pwq->pool);
+	kick_pool_unlock(pwq->pool);
+	local_irq_enable();
 	rcu_read_unlock();
 	return pwq;
 }
