@@ -35,7 +35,7 @@ from needs import (
 from wqlab.scenario import find_scenario
 from wqlab.vm import Record
 
-DISTURBANCES = ("sysfs", "cpumask", "hotplug", "freeze")
+DISTURBANCES = ("sysfs", "cpumask", "hotplug", "freeze", "threads")
 RUNS = {
     "nodes-1": (),
     "nodes-2x1": (),
