@@ -55,7 +55,7 @@ EVENTS = (
 # Reasons, and the functions that wake up a worker for them. Which of these are
 # seen depends on what the compiler has inlined.
 REASONS = {
-    "item queued": ("__queue_work",),
+    "item queued": ("__queue_work", "queue_again_with_slot"),  # the latter is KUnit's
     "next item": ("process_one_work", "process_scheduled_works", "worker_thread"),
     "item of another pool": (
         "wq_activate_pending_pwq",
