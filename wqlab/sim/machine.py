@@ -3,6 +3,7 @@
 
 import tomllib
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from wqlab.problem import Problem
@@ -63,7 +64,8 @@ class Machine:
         old = self.scenario
         smp = old.smp | {"cores": cores}
         cpus = old.cpus // old.smp["cores"] * cores
-        nodes = each(cpus, cpus // len(old.nodes))
+        ends = [*accumulate(len(node) * cores // old.smp["cores"] for node in old.nodes)]
+        nodes = tuple(frozenset(range(*pair)) for pair in pairwise([0, *ends]))
         pods = {
             "smt": each(cpus, smp["threads"]),
             "cache": each(cpus, cores * smp["threads"]),
