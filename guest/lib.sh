@@ -22,9 +22,8 @@ ask() {
 	[ "$answer" = go ] || fail "the host answered \"$answer\""
 }
 
-# hold: have the host look at this machine's memory, once no pool is being released. That is done
-# with wq_pool_mutex held, and wq_verify.py can't tell then what is wrong.
-hold() {
+# released: wait until no pool is being released, for about 30 seconds
+released() {
 	releaser=$(grep -lx pool_workqueue_release /proc/[0-9]*/comm 2>/dev/null)
 	[ -n "$releaser" ] || fail "nothing releases pools"
 	tries=300
@@ -33,6 +32,12 @@ hold() {
 		[ $tries -gt 0 ] || fail "pools are being released for 30 seconds"
 		sleep 0.1
 	done
+}
+
+# hold: have the host look at this machine's memory, once no pool is being released. That is done
+# with wq_pool_mutex held, and wq_verify.py can't tell then what is wrong.
+hold() {
+	released
 	ask hold
 }
 
@@ -107,13 +112,15 @@ confined() {
 	echo "pods $1 $(workers $nice | cut -d ' ' -f 2 | tr '\n' ' ')"
 }
 
-# settled CPULIST ...: the workqueue that confined() has made strict was changed
-# by other means; give the pools that it has left about two seconds to die, until
-# it has exactly these, and print "settled CPULIST ..." with those it has
+# settled [CPULIST ...]: the workqueue that confined() has made strict was changed
+# by other means; once the pools that it has left have died, print "settled CPULIST
+# ..." with those it has. Where a work item may keep one, say which it shall have:
+# about two seconds are given to it then.
 settled() {
+	released
 	want=$(echo "$*" | tr ' ' '\n' | sort)
 	tries=0
-	while have=$(workers $nice | cut -d ' ' -f 2 | sort) && [ "$have" != "$want" ]; do
+	while have=$(workers $nice | cut -d ' ' -f 2 | sort) && [ -n "$want" ] && [ "$have" != "$want" ]; do
 		[ $tries -lt 20 ] || break
 		sleep 0.1
 		tries=$((tries + 1))
