@@ -2206,26 +2206,31 @@ static void next_node_has_less(struct kunit *test)
 		bool	waits;		/* does the node that has the slot? */
 		bool	turn;		/* is its turn not over? */
 		bool	any;		/* may the slot go to any other one? */
+		int	share;		/* slots of each node if all have as many */
 		int	here, there;	/* slots of both nodes */
 		bool	moves;
 	} slot[] = {
-		{ false, false, false, 1, 0, true },
-		{ false, false, false, 2, 1, true },
-		{ false, false, false, 2, 2, false },
-		{ false, false, false, 1, 2, false },
-		{ false, false, true,  2, 2, true },
-		{ false, false, true,  1, 2, true },
-		{ false, true,  false, 2, 1, true },
-		{ true,  false, false, 1, 0, true },
-		{ true,  false, false, 2, 1, false },
-		{ true,  false, false, 3, 1, true },
-		{ true,  false, true,  2, 2, false },
-		{ true,  true,  false, 1, 0, false },
-		{ true,  true,  true,  3, 1, false },
+		{ false, false, false, 1, 1, 0, true },
+		{ false, false, false, 1, 2, 1, true },
+		{ false, false, false, 2, 2, 2, false },
+		{ false, false, false, 2, 1, 2, false },
+		{ false, false, true,  2, 2, 2, true },
+		{ false, false, true,  2, 1, 2, true },
+		{ false, true,  false, 2, 2, 1, true },
+		{ true,  false, false, 1, 1, 0, true },
+		{ true,  false, false, 1, 2, 1, false },
+		{ true,  false, false, 3, 3, 1, true },
+		{ true,  false, true,  2, 2, 2, false },
+		{ true,  true,  false, 1, 1, 0, false },
+		{ true,  true,  true,  3, 3, 1, false },
+		{ true,  true,  false, 2, 3, 1, true },
+		{ true,  true,  true,  1, 2, 1, false },
+		{ true,  true,  false, 1, 2, 0, true },
 	};
 	struct slots *slots = alloc_slots(test, 1);
 	struct workqueue_struct *wq = slots->wq;
 	struct wq_node_nr_active *here = wq->node_nr_active[1], *next;
+	bool looks_later;
 	int there, i;
 
 	/* as if some waited */
@@ -2241,17 +2246,21 @@ static void next_node_has_less(struct kunit *test)
 		here->counted = slot[i / 4].waits;
 		atomic_set(&wq->nr_waiting, 1 + here->counted);
 		here->turn_until = slot[i / 4].turn ? U64_MAX : 0;
+		wq->max_active = slot[i / 4].share * num_online_nodes();
 		here->nr_owned = slot[i / 4].here;
 		wq->node_nr_active[there]->nr_owned = slot[i / 4].there;
 		next = node_next_waiting(wq, here, slot[i / 4].any);
 		list_del_init(&node_pool(slots, there, 0)->pwq->pending_node);
 		list_del_init(&node_pool(slots, 1, 0)->pwq->pending_node);
 		wq->node_nr_active[there]->nr_owned = 0;
+		looks_later = here->turn_until > 0;
 		raw_spin_unlock_irq(&here->lock);
 		KUNIT_EXPECT_PTR_EQ_MSG(test, next,
 					slot[i / 4].moves ? wq->node_nr_active[there] : NULL,
 					"slot %d, node %d", i / 4, there);
+		KUNIT_EXPECT_TRUE_MSG(test, looks_later, "slot %d, node %d", i / 4, there);
 	}
+	wq->max_active = 1;
 }
 
 /* the pool of the only item that executes, which ends and lets another one start */
@@ -2310,11 +2319,12 @@ static void nodes_take_turns(struct kunit *test)
 	for (i = 0; i < 4; i++) {
 		KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), max(5 - i, 3));
 		slots_set_turns(slots, 0);
+		slots->wq->node_nr_active[1]->turn_until = U64_MAX;
 		slots_end(node_pool(slots, 0, 0));
 		slots_start_all(slots);
 		KUNIT_EXPECT_EQ(test, slots_running(slots->pools, NR_SLOT_POOLS), 6);
 		/* that of one that had any isn't set anew */
-		KUNIT_EXPECT_EQ(test, slots->wq->node_nr_active[1]->turn_until, 0);
+		KUNIT_EXPECT_EQ(test, slots->wq->node_nr_active[1]->turn_until, U64_MAX);
 		expect_slots(test, slots, "level", i);
 	}
 	drain_slots(test, slots);

@@ -22,8 +22,9 @@
  * is freed when it has exited and all sections that had begun by then have ended.
  *
  * Proved: no freed task is woken up. No wakeup reaches a worker that has been woken up
- * already, but for one that is culled, or if there are STRAYS. When nothing can happen any more, all items have
- * been executed. Each BREAK_* is a mistake that the verifier has to find.
+ * already, but for one that is culled, or that was picked again after another one, or if
+ * there are STRAYS. When nothing can happen any more, all items have been executed. Each
+ * BREAK_* is a mistake that the verifier has to find.
  */
 
 #ifndef PRODUCERS
@@ -71,12 +72,15 @@
 mtype = { UNBORN, TASK_IDLE, TASK_RUNNING, EXITED };
 
 mtype state[WORKERS];
-bool picked[WORKERS], die[WORKERS], freed[WORKERS];
+bool die[WORKERS], freed[WORKERS];
+bool on_its_way[WORKERS];	/* picked since it was idle last */
+bool twice;			/* has one been picked twice? */
 byte waits_for[WORKERS];	/* the sections that the freeing of a task waits for */
 byte readers;			/* the sections under way */
 
 byte idle[WORKERS];		/* the last in is the first of pool->idle_list */
 byte nr_idle, worklist, started, executed;
+byte picked = NONE;
 short nr_running;
 bool managed, unbound;
 byte manager;
@@ -105,14 +109,21 @@ inline leave_list(w)
 	i = 0
 }
 
+inline mark(p)
+{
+	picked = p;
+	twice = twice || on_its_way[p];
+	on_its_way[p] = !twice
+}
+
 /* pick_worker(), and the beginning of the section in which it is woken up */
 inline pick(r, p)
 {
 	p = NONE;
 	if
-	:: NEED_MORE_WORKER && nr_idle > 0 && !picked[idle[nr_idle - 1]] ->
+	:: NEED_MORE_WORKER && nr_idle > 0 && picked != idle[nr_idle - 1] ->
 		p = idle[nr_idle - 1];
-		picked[p] = true;
+		mark(p);
 		begin(r)
 	:: else
 	fi
@@ -133,7 +144,7 @@ inline wake_up(r, p)
 	:: p != NONE ->
 		atomic {
 			assert(!freed[p]);
-			assert(state[p] == TASK_IDLE || die[p] || STRAYS > 0);
+			assert(state[p] == TASK_IDLE || die[p] || twice || STRAYS > 0);
 			if
 			:: state[p] == TASK_IDLE -> state[p] = TASK_RUNNING
 			:: else
@@ -166,8 +177,9 @@ woke_up:
 		:: else
 		fi;
 		leave_list(w);
+		on_its_way[w] = false;
 #ifndef BREAK_STAYS_PICKED
-		picked[w] = false;
+		picked = (picked == w -> NONE : picked);
 #endif
 recheck:
 		managed = managed && manager != w;
@@ -197,7 +209,7 @@ manage:
 		:: p < WORKERS ->
 			state[p] = TASK_IDLE;
 #ifndef BREAK_CREATED_NOT_PICKED
-			picked[p] = true;
+			mark(p);
 #endif
 			enter_idle(p);
 			begin(w)

@@ -177,7 +177,7 @@ def not_flagged(memory: Memory) -> None:
 
 def picked_busy(memory: Memory) -> None:
     not_flagged(memory)
-    memory.poke(memory.worker().picked, 1)
+    memory.poke(memory.worker().pool.picked, memory.worker().value_())
 
 
 def unconfined(memory: Memory) -> None:

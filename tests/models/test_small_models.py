@@ -121,7 +121,7 @@ class Search(Need):
 
     model: str
     words: str
-    memory = 3000
+    memory = 3500
     guess = 20.0
 
     def __str__(self) -> str:

@@ -873,6 +873,7 @@ def check_workers(kernel: Kernel, look: Look, number: int, pool: drgn.Object) ->
     # a new worker is attached before it's counted
     if not own - len(workers.between) <= pool.nr_workers.value_() <= own:
         fault(f"nr_workers is {pool.nr_workers.value_()}, {own} are attached")
+    picked = getattr(pool, "picked", None)
     for address, worker in (attached | idle | busy).items():
         flags, title = worker.flags.value_(), f"worker {worker.id.value_()}"
         if worker.pool != pool:
@@ -889,7 +890,7 @@ def check_workers(kernel: Kernel, look: Look, number: int, pool: drgn.Object) ->
             fault(f"{title} is busy with nothing")
         if address in busy and worker.current_pwq and worker.current_pwq.pool != pool:
             fault(f"{title} executes a work item of another pool")
-        if hasattr(worker, "picked") and worker.picked and not flags & idle_flag:
+        if picked == worker and not flags & idle_flag:
             fault(f"{title} is picked and not idle")
     loose = pool.cpu < 0 or bool(pool.flags & kernel.constant("POOL_DISASSOCIATED"))
     if loose and not pool.flags & kernel.constant("POOL_BH") and pool.nr_running != 0:
