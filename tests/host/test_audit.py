@@ -343,6 +343,14 @@ def test_wrong_notes(tmp_path: Path) -> None:
         report.load_notes(tmp_path / "notes.toml")
 
 
+def test_names_share_a_note(tmp_path: Path) -> None:
+    (tmp_path / "notes.toml").write_text(
+        '[[caller]]\nfile = "a.c"\nnames = ["x", "y"]\nadvice = "none"\n'
+    )
+    found = report.load_notes(tmp_path / "notes.toml")
+    assert found == [Note("a.c", "none", "x"), Note("a.c", "none", "y")]
+
+
 def test_another_schema(tmp_path: Path) -> None:
     data = json.loads(STORED[0].read_text())
     (tmp_path / "old.json").write_text(json.dumps(data | {"schema": 0}))

@@ -99,11 +99,17 @@ class Note:
 
 
 def load_notes(path: Path = NOTES) -> list[Note]:
+    """A note with `names` is one of each of them."""
     try:
-        return [Note(**one) for one in tomllib.loads(path.read_text())["caller"]]
+        return [
+            Note(**one, **name)
+            for one in tomllib.loads(path.read_text())["caller"]
+            for name in [{"name": name} for name in one.pop("names", [])] or [{}]
+        ]
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise Problem(
-            f"{path}: {error}: a caller has file, name, advice, reported, allocated"
+            f"{path}: {error}: a caller has file, name, advice, reported, allocated, and may have "
+            "names in place of name"
         ) from None
 
 
