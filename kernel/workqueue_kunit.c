@@ -3031,8 +3031,11 @@ static void slots_are_not_taken_on_their_way(struct kunit *test)
 	slots->wq->max_active--;
 	KUNIT_EXPECT_EQ(test, slots_run(slots, there, 1), 0);
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 2);
+	/* a node that has no more than its share keeps it for a turn */
 	slots_set_turns(slots, U64_MAX);
+	slots->wq->max_active = 2 * num_online_nodes();
 	node_pass_spare(slots->wq, &other->pool, nna);
+	slots->wq->max_active = 2;
 	slots_start_all(slots);
 	KUNIT_EXPECT_EQ(test, slots_running(waiting, 1), 1);
 	expect_slots(test, slots, "passed on", 0);
@@ -3727,12 +3730,12 @@ static int flush_thread_fn(void *arg)
 	return 0;
 }
 
-/* a flush waits for the lock of the pool that executes an item, which is queued for another one */
 static void flush_looks_again(struct kunit *test)
 {
 	struct workqueue_struct *wq = alloc_ordered_workqueue("kunit", 0);
 	int here = cpumask_first(cpu_online_mask), us;
 	int there = cpumask_last(cpu_online_mask);
+	int other = cpumask_next(here, cpu_online_mask);
 	struct holder holder = {};
 	struct completion release;
 	struct flush flush = {};
@@ -3743,6 +3746,8 @@ static void flush_looks_again(struct kunit *test)
 		destroy_workqueue(wq);
 		kunit_skip(test, "needs three CPUs");
 	}
+	/* both of the others will spin with interrupts off */
+	KUNIT_EXPECT_EQ(test, set_cpus_allowed_ptr(current, cpumask_of(other)), 0);
 	set_nice(test, wq, -6);		/* pools that nobody else uses */
 	init_completion(&release);
 	init_step(&step, &release);
@@ -3770,6 +3775,7 @@ static void flush_looks_again(struct kunit *test)
 	complete_all(&release);
 	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
 	end_step(&step);
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
 	destroy_workqueue(wq);
 }
 

@@ -385,7 +385,9 @@ inline park(p)
 #else
 #define HAS_LESS(o)	(nr_owned[o] == 0 || nr_owned[o] + WAITS(n) < nr_owned[n])
 #endif
-#define CAN_MOVE(o)	(o != n && WAITS(o) && OTHERS_WAIT(n) && !(began && WAITS(n)) && \
+/* a node whose turn has just begun gives slots only to one that would still have less */
+#define MUST_STAY(o)	(began && WAITS(n) && nr_owned[o] + 1 >= nr_owned[n])
+#define CAN_MOVE(o)	(o != n && WAITS(o) && OTHERS_WAIT(n) && !MUST_STAY(o) && \
 			 (HAS_LESS(o) || (!own && !WAITS(n))))
 #define STAYS(o)	(!CAN_MOVE(o))
 #ifdef BREAK_OPEN_WHILE_SOME_WAIT
