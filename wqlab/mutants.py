@@ -133,8 +133,11 @@ def find_diffs(folder: Path, names: Sequence[str] = ()) -> list[Path]:
 
 
 def run_uml(uml: kunit.Uml, number: int, run: Run, out: Path) -> Found:
+    """A broken kernel doesn't always live until a case has reported, and then has a second try."""
     append = f"wq_mutant={number}"
     report = kunit.run_uml(uml, filter=run.cases, append=append, log=out / "log")
+    if number and report.lost:
+        report = kunit.run_uml(uml, filter=run.cases, append=append, log=out / "log")
     failed = tuple(case.name for case in report.cases if case.outcome == "failed")
     return Found(run, failed, report.lost)
 
