@@ -3730,6 +3730,7 @@ static int flush_thread_fn(void *arg)
 	return 0;
 }
 
+/* a flush waits for the lock of the pool that executes an item, which is queued for another one */
 static void flush_looks_again(struct kunit *test)
 {
 	struct workqueue_struct *wq = alloc_ordered_workqueue("kunit", 0);

@@ -109,6 +109,7 @@ inline leave_list(w)
 	i = 0
 }
 
+/* for fewer states, nothing is on its way any more once one has been picked twice */
 inline mark(p)
 {
 	picked = p;
