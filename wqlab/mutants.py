@@ -133,12 +133,13 @@ def find_diffs(folder: Path, names: Sequence[str] = ()) -> list[Path]:
 
 
 def run_uml(uml: kunit.Uml, number: int, run: Run, out: Path) -> Found:
-    """A broken kernel doesn't always live until a case has reported, and then has a second try."""
-    append = f"wq_mutant={number}"
-    report = kunit.run_uml(uml, filter=run.cases, append=append, log=out / "log")
-    if number and report.lost:
-        report = kunit.run_uml(uml, filter=run.cases, append=append, log=out / "log")
+    """A broken kernel may warn and hang before the case that runs alone has reported."""
+    log = out / "log"
+    report = kunit.run_uml(uml, filter=run.cases, append=f"wq_mutant={number}", log=log)
     failed = tuple(case.name for case in report.cases if case.outcome == "failed")
+    alone = run.case and not run.is_lockdep
+    if alone and report.lost and re.search("^WARNING: ", log.read_text(), re.MULTILINE):
+        failed = (run.case,)
     return Found(run, failed, report.lost)
 
 

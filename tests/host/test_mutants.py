@@ -120,15 +120,31 @@ def test_original_must_survive() -> None:
             check_original(found)
 
 
-def test_run_uml(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def run(uml, *, filter: str, append: str, log: Path) -> Report:
-        assert (filter, append) == ("*workqueue*.bad", "wq_mutant=3")
+@pytest.mark.parametrize(
+    ("run", "said", "lost", "failed"),
+    [
+        (Run("bad"), "", "plan not met", ("is_failed",)),
+        (Run("bad"), "boot\nWARNING: CPU: 0 at f\n", "plan not met", ("bad",)),
+        (Run("bad"), "WARNING: CPU: 0 at f\n", "", ("is_failed",)),
+        (Run("lockdep_x"), "WARNING: CPU: 0 at f\n", "plan not met", ("is_failed",)),
+    ],
+)
+def test_run_uml(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    run: Run,
+    said: str,
+    lost: str,
+    failed: tuple[str, ...],
+) -> None:
+    def run_uml(uml, *, filter: str, append: str, log: Path) -> Report:
+        assert (filter, append) == (run.cases, "wq_mutant=3")
+        log.write_text(said)
         words = ("passed", "failed", "skipped")
-        return Report(tuple(Case("suite", f"is_{word}", word) for word in words), "plan not met")
+        return Report(tuple(Case("suite", f"is_{word}", word) for word in words), lost)
 
-    monkeypatch.setattr("wqlab.kunit.run_uml", run)
-    found = mutants.run_uml(None, 3, Run("bad"), tmp_path)
-    assert (found.failed, found.lost) == (("is_failed",), "plan not met")
+    monkeypatch.setattr("wqlab.kunit.run_uml", run_uml)
+    assert mutants.run_uml(None, 3, run, tmp_path) == Found(run, failed, lost)
 
 
 KUNIT = ["    ok 1 good", "    not ok 2 bad", "    # worse: not ok 1 said", "not ok 1 workqueue"]
