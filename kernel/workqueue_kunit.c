@@ -1049,66 +1049,86 @@ static void shards_of_clusters(struct kunit *test)
 	}
 }
 
-#define MANY_CPUS	4096
-#define MANY_CORES	(MANY_CPUS / 2)
 #define MANY_LLCS	16
 
-/*
- * CPUs of a large machine come online late, one by one. To place one and to lay out
- * all pods anew takes a few steps for each CPU of the machine, whether it is among
- * the first or the last. Catches what takes steps for each pair of CPUs.
- */
-static void late_cpu_takes_few_steps(struct kunit *test)
-{
-	struct machine *m = alloc_machine(test, MANY_CPUS);
-	unsigned long *llcs[MANY_LLCS], *core, *online, steps, most = 0;
-	const unsigned long *mates[WQ_TOPO_NODE];
-	int cpu, llc, level;
+struct late_cpus_ns {
+	u64	place;
+	u64	layout;
+};
 
-	core = kunit_kcalloc(test, BITS_TO_LONGS(MANY_CPUS), sizeof(long), GFP_KERNEL);
-	online = kunit_kcalloc(test, BITS_TO_LONGS(MANY_CPUS), sizeof(long), GFP_KERNEL);
+/*
+ * All CPUs of a machine come online late, one by one, its second half being the second
+ * threads of cores. The time that it takes to place them, and to lay out the pods anew
+ * for 64 of them.
+ */
+static struct late_cpus_ns time_late_cpus(struct kunit *test, int nr_cpus)
+{
+	struct machine *m = alloc_machine(test, nr_cpus);
+	unsigned long *llcs[MANY_LLCS], *core, *online;
+	const unsigned long *mates[WQ_TOPO_NODE];
+	int nr_cores = nr_cpus / 2, cpu, llc, level;
+	struct late_cpus_ns ns = {};
+	u64 start;
+
+	core = kunit_kcalloc(test, BITS_TO_LONGS(nr_cpus), sizeof(long), GFP_KERNEL);
+	online = kunit_kcalloc(test, BITS_TO_LONGS(nr_cpus), sizeof(long), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, core);
 	KUNIT_ASSERT_NOT_NULL(test, online);
 	m->topo.online = online;
 	for (llc = 0; llc < MANY_LLCS; llc++) {
-		llcs[llc] = kunit_kcalloc(test, BITS_TO_LONGS(MANY_CPUS), sizeof(long),
+		llcs[llc] = kunit_kcalloc(test, BITS_TO_LONGS(nr_cpus), sizeof(long),
 					  GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, llcs[llc]);
 	}
-	bitmap_fill(m->possible, MANY_CPUS);
-	for (cpu = 0; cpu < MANY_CPUS; cpu++) {
+	bitmap_fill(m->possible, nr_cpus);
+	for (cpu = 0; cpu < nr_cpus; cpu++) {
 		m->core[cpu] = -1;
 		m->cluster[cpu] = -1;
 		m->llc[cpu] = -1;
 	}
 
-	for (cpu = 0; cpu < MANY_CPUS; cpu++) {
-		llc = cpu % MANY_CORES / (MANY_CORES / MANY_LLCS);
+	for (cpu = 0; cpu < nr_cpus; cpu++) {
+		llc = cpu % nr_cores / (nr_cores / MANY_LLCS);
 		__set_bit(cpu, llcs[llc]);
-		bitmap_zero(core, MANY_CPUS);
+		bitmap_zero(core, nr_cpus);
 		__set_bit(cpu, core);
-		__set_bit(cpu % MANY_CORES, core);
+		__set_bit(cpu % nr_cores, core);
 		for (level = WQ_TOPO_CORE; level < WQ_TOPO_LLC; level++)
 			mates[level] = core;
 		mates[WQ_TOPO_LLC] = llcs[llc];
 
-		/* data_race: nobody else counts now */
-		steps = data_race(wq_topo_steps);
+		start = ktime_get_ns();
 		KUNIT_ASSERT_TRUE(test, wq_topo_place(&m->topo, cpu, llc / 8, mates));
+		ns.place += ktime_get_ns() - start;
 		__set_bit(cpu, online);
-		if (cpu % 100 && cpu < MANY_CPUS - 1)
+		if ((cpu + 1) % (nr_cpus / 64))
 			continue;
+
+		start = ktime_get_ns();
 		for (level = WQ_TOPO_CORE; level < WQ_TOPO_NR_LEVELS; level++)
 			KUNIT_ASSERT_GT(test, wq_layout_pods(&m->topo, level, m->shard), 0);
 		KUNIT_ASSERT_GT(test, wq_layout_shards(&m->topo, 8, m->shard), 0);
-		/* data_race: as above */
-		most = max(most, data_race(wq_topo_steps) - steps);
+		ns.layout += ktime_get_ns() - start;
 		cond_resched();
 	}
+	KUNIT_EXPECT_EQ(test, wq_layout_shards(&m->topo, 8, m->shard), nr_cores / 8);
+	return ns;
+}
 
-	kunit_info(test, "%lu steps for one of %d CPUs, at most\n", most, MANY_CPUS);
-	KUNIT_EXPECT_LT(test, most, 40 * MANY_CPUS);
-	KUNIT_EXPECT_EQ(test, wq_layout_shards(&m->topo, 8, m->shard), MANY_CORES / 8);
+/*
+ * To place a CPU takes a few steps for each CPU that there is, and so does a layout. With
+ * eight times the CPUs, that is 64 times as long for all of them, and 8 times for a layout.
+ * Catches what takes steps for each pair of CPUs: 512 and 64 times as long.
+ */
+static void late_cpus_take_linear_time(struct kunit *test)
+{
+	struct late_cpus_ns few = time_late_cpus(test, 512);
+	struct late_cpus_ns many = time_late_cpus(test, 8 * 512);
+
+	kunit_info(test, "512 CPUs: %llu and %llu us, 4096: %llu and %llu us\n",
+		   few.place / 1000, few.layout / 1000, many.place / 1000, many.layout / 1000);
+	KUNIT_EXPECT_LT(test, many.place, 3 * 64 * few.place);
+	KUNIT_EXPECT_LT(test, many.layout, 3 * 8 * few.layout);
 }
 
 static void expect_shards_fit_machine(struct kunit *test)
@@ -3233,7 +3253,7 @@ static struct kunit_case workqueue_test_cases[] = {
 	KUNIT_CASE(shards_of_random_machines),
 	KUNIT_CASE(shards_without_late_cpus),
 	KUNIT_CASE(shards_of_clusters),
-	KUNIT_CASE(late_cpu_takes_few_steps),
+	KUNIT_CASE(late_cpus_take_linear_time),
 	KUNIT_CASE(shards_of_this_machine),
 	KUNIT_CASE(bogus_shard_size_changes_nothing),
 	KUNIT_CASE(shard_size_changes_at_run_time),
@@ -3777,40 +3797,6 @@ static void flush_looks_again(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flush.done, patience(test)));
 	end_step(&step);
 	set_cpus_allowed_ptr(current, cpu_possible_mask);
-	destroy_workqueue(wq);
-}
-
-/* a pool is known not to execute an item, or to, without its lock */
-static void item_may_be_executing(struct kunit *test)
-{
-	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 0);
-	unsigned long end = jiffies + patience(test);
-	struct completion release;
-	struct worker_pool *pool;
-	struct step step;
-
-	KUNIT_ASSERT_NOT_NULL(test, wq);
-	set_nice(test, wq, -11);	/* a pool that nobody else uses */
-	init_completion(&release);
-	init_step(&step, &release);
-	queue_work(wq, &step.work);
-	KUNIT_EXPECT_TRUE(test, has_started(test, &step));
-
-	rcu_read_lock();
-	pool = get_work_pool(&step.work);
-	KUNIT_EXPECT_TRUE(test, may_be_executing(pool, &step.work));
-	rcu_read_unlock();
-
-	complete_all(&release);
-	flush_work(&step.work);
-	rcu_read_lock();
-	KUNIT_EXPECT_PTR_EQ(test, pool, get_work_pool(&step.work));
-	/* the barrier of the flush may be in the same bucket for a moment */
-	while (may_be_executing(pool, &step.work) && time_before(jiffies, end))
-		cpu_relax();
-	KUNIT_EXPECT_FALSE(test, may_be_executing(pool, &step.work));
-	rcu_read_unlock();
-	end_step(&step);
 	destroy_workqueue(wq);
 }
 
@@ -4436,7 +4422,6 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(deferred_item_counts_on_cpu),
 	KUNIT_CASE(slot_timer_ends_with_workqueue),
 	KUNIT_CASE(flush_waits_for_slot),
-	KUNIT_CASE(item_may_be_executing),
 	KUNIT_CASE(executing_item_stays),
 	KUNIT_CASE(item_starts_when_unplugged),
 	KUNIT_CASE(item_starts_when_limit_is_raised),

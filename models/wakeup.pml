@@ -117,7 +117,7 @@ inline mark(p)
 	on_its_way[p] = !twice
 }
 
-/* pick_worker(), and the beginning of the section in which it is woken up */
+/* kick_pool_pick(), and the beginning of the section in which it is woken up */
 inline pick(r, p)
 {
 	p = NONE;

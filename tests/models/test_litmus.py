@@ -27,16 +27,11 @@ LOWERED = "\tr0 = READ_ONCE(*nr_granted);\n"
 FREE = "\tr1 = READ_ONCE(*nr_free);\n"
 # What is needed, and what takes its place where it's left out
 NEEDED = {
-    "missed-execution": {"smp_wmb();": "", "xchg(": "xchg_relaxed("},
-    "next-execution": {"smp_mb__after_spinlock();": ""},
-    "pending-cleared": {"smp_mb();": "", "xchg(": "xchg_relaxed("},
     "slot-once": {"atomic_xchg_relaxed(free, -1)": "atomic_read(free)"},
     "free-or-waiting": {f"\tspin_lock(a);\n{FREE}\tspin_unlock(a);\n": FREE},
     "timer-pending": {"\tspin_lock(node);\n\tspin_unlock(node);\n": ""},
     "limit-lowered": {f"\tspin_lock(pool);\n{LOWERED}\tspin_unlock(pool);\n": LOWERED},
 }
-# What is there for compilers: to the model a control dependency is one in any case
-SPARE = {"next-execution": "smp_rmb();"}
 
 
 @dataclass(frozen=True)
@@ -101,8 +96,3 @@ def test_is_needed(
     made: tuple[list[str], Path], name: str, old: str, new: str, tmp_path: Path
 ) -> None:
     assert observed(made, name, without(name, old, new), tmp_path) == "Sometimes"
-
-
-@pytest.mark.parametrize(("name", "old"), SPARE.items())
-def test_is_not_needed(made: tuple[list[str], Path], name: str, old: str, tmp_path: Path) -> None:
-    assert observed(made, name, without(name, old, ""), tmp_path) == "Never"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""models/wakeup.pml, executing.pml and flushing.pml: what they prove; each mistake is found.
+"""models/wakeup.pml and flushing.pml: what they prove; each mistake is found.
 
 --tier full adds searches of up to 1 GB.
 
@@ -27,7 +27,6 @@ CREATE = "IDLE=1 PRODUCERS=2"  # workers have to be created
 PERCPU = "PERCPU WORKERS=4 PRODUCERS=2 ITEMS=2"
 MEET = "MEET WORKERS=4 IDLE=2 PRODUCERS=3"  # items wait for each other
 LOST = "executed==queued"
-TWICE = "done==started"
 EARLY = "(by_execution|by_instance)"  # a flush has returned
 FOR_EVER = "returned=="  # a flush has not
 # Never reached: a worker's end, and a step past the first idle worker, which is what is culled
@@ -64,17 +63,6 @@ MODELS = {
             "BREAK_NO_CHAIN": (MEET, LOST),
             "BREAK_SLEEPS_SILENTLY": (f"{MEET} PERCPU", LOST),
             "BREAK_UNBINDS_SILENTLY": (f"{MEET} PERCPU UNBIND", LOST),
-        },
-    ),
-    "executing": Model(
-        {"": 1_000_000, "QUEUERS=2 ROUNDS=3": 100_000},
-        {
-            "BREAK_NO_COLLISION": ("", TWICE),
-            "BREAK_ADDED_LATE": ("", TWICE),
-            "BREAK_REMOVED_UNLOCKED": ("", TWICE),
-            "BREAK_NO_BARRIER": ("", TWICE),
-            "BREAK_LOOKED_EARLY": ("", TWICE),
-            "BREAK_NEVER_LOOKED": ("", TWICE),
         },
     ),
     "flushing": Model(
