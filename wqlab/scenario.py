@@ -15,7 +15,7 @@ from wqlab.places import ROOT
 from wqlab.problem import Problem, Usage
 
 SCOPES = ("cpu", "smt", "cache", "cache_shard", "numa", "system")
-SHARD_SIZE = 8
+SHARD_CPUS = 8  # by default; of as many cores as have them
 LEVELS = ("sockets", "dies", "clusters", "cores", "threads")
 
 Cpus = frozenset[int]
@@ -126,12 +126,17 @@ class Scenario:
     def memory_nodes(self) -> tuple[int, ...]:
         return tuple(node for node in range(len(self.nodes)) if node not in self.memoryless)
 
+    @property
+    def shard_size(self) -> int:
+        """Cores per shard by default."""
+        return math.ceil(SHARD_CPUS / self.smp["threads"])
+
     def shards(self, size: int) -> Pods:
         """The shards of this machine when the size is not the default one."""
         pods = self.pods
         return shard(pods["cache"], pods["numa"], pods["smt"], size, self.clusters)
 
-    def placed(self, been: Cpus) -> dict[str, Pods]:
+    def placed(self, been: Cpus, size: int | None = None) -> dict[str, Pods]:
         """The pods that it must have when only these CPUs have been online ever."""
         pods, smt, cache = self.pods, self.pods["smt"], self.pods["cache"]
         alone = tuple(frozenset({cpu}) for cpu in range(self.cpus) if cpu not in been)
@@ -141,7 +146,7 @@ class Scenario:
         return pods | {
             "smt": (*cores, *alone),
             "cache": (*llcs, *late),
-            "cache_shard": (*shard(llcs, pods["numa"], cores, SHARD_SIZE), *late),
+            "cache_shard": (*shard(llcs, pods["numa"], cores, size or self.shard_size), *late),
         }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from needs import Boot
 
-from wqlab.scenario import SCOPES, SHARD_SIZE, Pods, find_scenario, format_pods, parse_cpulist
+from wqlab.scenario import SCOPES, Pods, find_scenario, format_pods, parse_cpulist
 from wqlab.vm import Record
 
 MACHINE = find_scenario("one-llc-12")
@@ -84,7 +84,7 @@ def test_size_at_boot(
     record: Record, size: tuple[str | None, bool], scope: tuple[str, bool]
 ) -> None:
     value, good = size
-    now = int(value) if value and good else SHARD_SIZE
+    now = int(value) if value and good else MACHINE.shard_size
     said = said_of(record, "cache_shard_size")
     if good:
         assert not said
@@ -92,7 +92,7 @@ def test_size_at_boot(
         assert said
     else:
         message = f'cache_shard_size: "{value}" is not a number of cores from 1 to 2147483647'
-        assert f"kernel workqueue: {message}, keeping {SHARD_SIZE}" in said
+        assert f"kernel workqueue: {message}, ignored" in said
     assert f"param cache_shard_size {now}" in record.lines
     assert confined(answer(record, "pods cache_shard ")) == pools(MACHINE.shards(now))
 
@@ -112,7 +112,7 @@ def test_scope_at_boot(
         )
         assert f"kernel workqueue: {message}" in said
     assert f"param default_affinity_scope {now}" in record.lines
-    shard_size = int(size[0]) if size[0] and size[1] else SHARD_SIZE
+    shard_size = int(size[0]) if size[0] and size[1] else MACHINE.shard_size
     pods = MACHINE.shards(shard_size) if now == "cache_shard" else MACHINE.pods[now]
     assert confined(answer(record, "pods default ")) == pools(pods)
 
@@ -147,7 +147,7 @@ def scope(value: str, now: str, good: bool = True) -> Write:
 # All in one boot, one after the other: a bad value must keep what was there,
 # which is not always the default.
 WRITES = [
-    *[size(value, SHARD_SIZE, False) for value in ("0", "-1", "abc\\n", "99999999999")],
+    *[size(value, MACHINE.shard_size, False) for value in ("0", "-1", "abc\\n", "99999999999")],
     size("4", 4),
     *[size(value, 4, False) for value in ("0\\n", "\\n", "8x", "2147483648", "-1\\n")],
     size("1\\n", 1),

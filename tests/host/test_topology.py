@@ -14,7 +14,6 @@ import pytest
 from wqlab.places import ROOT
 from wqlab.scenario import (
     SCOPES,
-    SHARD_SIZE,
     Pods,
     TopologyError,
     format_cpulist,
@@ -92,7 +91,9 @@ def test_scenario_matches_its_machine(path: Path) -> None:
 def test_scenario_shards_obey_the_rule(path: Path) -> None:
     scenario = load_scenario(path)
     if scenario.pods:
-        assert format_pods(scenario.pods["cache_shard"]) == format_pods(scenario.shards(SHARD_SIZE))
+        assert format_pods(scenario.pods["cache_shard"]) == format_pods(
+            scenario.shards(scenario.shard_size)
+        )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wqlab.results import Run
-from wqlab.scenario import SHARD_SIZE
+from wqlab.scenario import SHARD_CPUS
 from wqlab.sim.emulator import emulator
 from wqlab.sim.machine import find_machine
 from wqlab.sim.simulate import simulate
@@ -19,7 +19,7 @@ from wqlab.vm import Kernel
 
 CPUS = 32
 # what shards have in common, clusters are taken for
-MACHINE = replace(find_machine("grace-72"), cluster=SHARD_SIZE).with_cores(CPUS)
+MACHINE = replace(find_machine("grace-72"), cluster=SHARD_CPUS).with_cores(CPUS)
 RUN: Run = {"mode": "serial", "scopes": ["cache_shard"], "threads": CPUS}
 RUN |= {"items": 400, "warmup": 40}
 REPEAT = 3
