@@ -24,6 +24,7 @@ RUNS: list[Run] = [
     {"mode": "serial", "scopes": [scope], "threads": 16, "items": 30, "warmup": 10}
     for scope in ("cpu", "cache_shard", "cache")
 ]
+CHAIN: Run = {"mode": "chain", "scopes": ["cpu"], "threads": 8, "items": 300, "warmup": 100}
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,29 @@ def test_lock_is_seen(made: list[Measured]) -> None:
     cpu, shard, cache = (sum(took.waited_ps for took in one.locks.values()) for one in made)
     assert cpu < shard < cache
     assert made[2].locks["__queue_work"].waited_ps > cache / 4
+
+
+@dataclass(frozen=True)
+class Chained(Need):
+    """Items that queue themselves again, one on each CPU."""
+
+    guess = 30.0
+    before = (TEST, Simulator())
+
+    def make(self, farm: Making) -> Measured:
+        machine, out = MACHINE.with_cores(8), BUILD / "test/chain"
+        return simulate(farm[TEST], machine, [CHAIN], out, *farm[Simulator()])[0][0]
+
+
+@pytest.mark.needs(Chained())
+def test_chain_wakes_up_nobody(made: Measured) -> None:
+    """A worker that is on its way isn't woken up again for each item that another executes first.
+
+    try_to_wake_up() takes the lock of a task to find out that it's awake. Seen failing: on stock,
+    where it does so once for each item.
+    """
+    took = made.locks.get("try_to_wake_up")
+    assert not took or took.taken < made.items / 10
 
 
 @pytest.mark.needs(Scaled())
