@@ -136,17 +136,18 @@ class Scenario:
         pods = self.pods
         return shard(pods["cache"], pods["numa"], pods["smt"], size, self.clusters)
 
-    def placed(self, been: Cpus, size: int | None = None) -> dict[str, Pods]:
+    def placed(self, been: Cpus) -> dict[str, Pods]:
         """The pods that it must have when only these CPUs have been online ever."""
         pods, smt, cache = self.pods, self.pods["smt"], self.pods["cache"]
         alone = tuple(frozenset({cpu}) for cpu in range(self.cpus) if cpu not in been)
         late = tuple(node - been for node in pods["numa"] if node - been)
         cores = tuple(core & been for core in smt if core & been)
+        size = math.ceil(SHARD_CPUS / max(map(len, cores)))
         llcs = tuple(llc & been for llc in cache if llc & been)
         return pods | {
             "smt": (*cores, *alone),
             "cache": (*llcs, *late),
-            "cache_shard": (*shard(llcs, pods["numa"], cores, size or self.shard_size), *late),
+            "cache_shard": (*shard(llcs, pods["numa"], cores, size), *late),
         }
 
 

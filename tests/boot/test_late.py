@@ -18,7 +18,6 @@ from needs import TEST, Boot, Kernel, at_boot
 from wqlab.arch import find_arch
 from wqlab.scenario import (
     SCOPES,
-    SHARD_CPUS,
     Cpus,
     Scenario,
     find_scenario,
@@ -121,13 +120,10 @@ CASES = (
 )
 
 
-def pools(case: Case, been: Cpus, up: Cpus, isolated: Cpus, scope: str) -> list[str]:
+def pools(machine: Scenario, been: Cpus, up: Cpus, isolated: Cpus, scope: str) -> list[str]:
     """Those of strict pods with CPUs that are online, and the fallback pool."""
-    machine = case.machine
-    # the default is what it is when the system boots
-    size = None if case.smt else SHARD_CPUS
     allowed = frozenset(range(machine.cpus)) - isolated
-    pods = {pod & allowed for pod in machine.placed(been, size)[scope] if pod & allowed & up}
+    pods = {pod & allowed for pod in machine.placed(been)[scope] if pod & allowed & up}
     return format_pods((*(pods | {allowed}),))
 
 
@@ -150,5 +146,5 @@ def test_late(record: Record, case: Case, scope: str) -> None:
     assert not refused
     said = [line.split()[2:] for line in record.lines if line.startswith(f"pods {scope} ")]
     isolated = parse_cpulist(case.isolated) if case.isolated else frozenset()
-    want = [pools(case, been, up, isolated, scope) for been, up in case.states()]
+    want = [pools(case.machine, been, up, isolated, scope) for been, up in case.states()]
     assert [format_pods(tuple(map(parse_cpulist, one))) for one in said] == want

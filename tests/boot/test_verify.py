@@ -388,7 +388,9 @@ STOCK_FAULTS = (
     Case("waits beside a free slot", Memory.wait, "slots", "wait on node 0 beside"),
     Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 waits in flush_work()"),
 )
-SERIES_CORE = Core("two-nodes-2x12x2", "pods", append="isolcpus=domain,2-5")
+SERIES_CORE = Core(
+    "two-nodes-2x12x2", "pods", append="isolcpus=domain,2-5 workqueue.cache_shard_size=8"
+)
 STOCK_CORE = Core("nodes-4", "pods", kernel=STOCK)
 
 
