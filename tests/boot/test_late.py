@@ -16,14 +16,7 @@ import pytest
 from needs import TEST, Boot, Kernel, at_boot
 
 from wqlab.arch import find_arch
-from wqlab.scenario import (
-    SCOPES,
-    Cpus,
-    Scenario,
-    find_scenario,
-    format_pods,
-    parse_cpulist,
-)
+from wqlab.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
 from wqlab.vm import Record
 
 SEED = 20231109
