@@ -177,9 +177,10 @@ static bool flush_returns(struct trial *t, int i, const char *how)
 	const struct cpumask *last = cpumask_of(cpumask_last(cpu_online_mask));
 	bool atomic = t->place == WORKLIST_UNBOUND, early;
 
+	/* a BH one that spins, on CPU 0, must not keep us from ending it */
+	set_cpus_allowed_ptr(current, atomic ? cpumask_of(0) : last);
 	queue_delayed_work_on(0, wqs[i], &t->x, 0);
 	wait_for_completion(&t->started);
-	set_cpus_allowed_ptr(current, atomic ? cpumask_of(0) : last);
 	if (atomic)
 		preempt_disable();
 	queue_delayed_work_on(0, wqs[i], &t->x, 0);
@@ -188,7 +189,6 @@ static bool flush_returns(struct trial *t, int i, const char *how)
 	queue_work_on(0, others[i], &t->y);
 	if (atomic)
 		preempt_enable();
-	set_cpus_allowed_ptr(current, cpu_possible_mask);
 
 	WRITE_ONCE(t->spin, false);
 	if (t->place != WORKLIST_BH)
@@ -212,12 +212,14 @@ static const char *try(int i, const char *flush, const char *how)
 {
 	struct trial *t = alloc_trial(&kinds[i], flush);
 	const char *verdict;
-	bool early;
+	bool early, ended;
 
 	if (!t)
 		return "untried";
 	early = flush_returns(t, i, how);
-	if (!has_ended(t)) {
+	ended = has_ended(t);
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	if (!ended) {
 		__module_get(THIS_MODULE);	/* somebody still uses it */
 		return "hangs";
 	}
