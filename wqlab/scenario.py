@@ -96,6 +96,11 @@ def shard(cache: Pods, numa: Pods, smt: Pods, size: int, clusters: Pods = ()) ->
     return tuple(shards)
 
 
+def default_size(cores: Pods) -> int:
+    """How many of these cores a shard has by default: as many as have SHARD_CPUS."""
+    return math.ceil(SHARD_CPUS / max(map(len, cores)))
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One machine, from scenarios/NAME.toml."""
@@ -128,8 +133,8 @@ class Scenario:
 
     @property
     def shard_size(self) -> int:
-        """Cores per shard by default."""
-        return math.ceil(SHARD_CPUS / self.smp["threads"])
+        """Cores per shard by default, when all CPUs have been online."""
+        return default_size(self.pods["smt"])
 
     def shards(self, size: int) -> Pods:
         """The shards of this machine when the size is not the default one."""
@@ -142,12 +147,11 @@ class Scenario:
         alone = tuple(frozenset({cpu}) for cpu in range(self.cpus) if cpu not in been)
         late = tuple(node - been for node in pods["numa"] if node - been)
         cores = tuple(core & been for core in smt if core & been)
-        size = math.ceil(SHARD_CPUS / max(map(len, cores)))
         llcs = tuple(llc & been for llc in cache if llc & been)
         return pods | {
             "smt": (*cores, *alone),
             "cache": (*llcs, *late),
-            "cache_shard": (*shard(llcs, pods["numa"], cores, size), *late),
+            "cache_shard": (*shard(llcs, pods["numa"], cores, default_size(cores)), *late),
         }
 
 

@@ -130,7 +130,8 @@ def test_torture(record: Record, disturb: tuple[str, ...], shares: bool) -> None
 )
 def test_stock_is_caught(made: Record) -> None:
     """Its flushes may return while the work item executes; nothing else is seen to be wrong."""
-    errors = [line for line in made.lines if "!!!" in line]
     print("\n".join(made.lines))
+    assert made.verdict == "fail", made.reason
+    errors = [line for line in made.lines if "!!!" in line]
     assert errors
     assert not [line for line in errors if "is flushed, but" not in line]
