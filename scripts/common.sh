@@ -265,6 +265,44 @@ other_forms() {
 	find "$1" -mindepth 2 -maxdepth 2 -name '*.patch' -printf '%h\n' 2>/dev/null | sort -u
 }
 
+# subjects PATCH...: of each patch its subject, in one line.
+subjects() {
+	awk '
+		FNR == 1 { head = 1 }
+		!head { next }
+		/^Subject: / { subject = $0; sub(/^Subject: (\[PATCH[^]]*\] )?/, "", subject); folded = 1; next }
+		/^ / && folded { subject = subject $0; next }
+		{ folded = 0 }
+		/^$/ { print subject; head = 0 }' "$@"
+}
+
+# list_parts DIR: a line for each part of the series in DIR: its number, its name, and the numbers
+# of its first and its last patch. DIR/parts has a line for each as well: its number, its name,
+# and the subject of its last patch. The next one begins behind that.
+list_parts() {
+	local file=$1/parts PATCHES titles title number name last=0 first i before=0
+	local shown=${1#"$ROOT"/}/parts
+
+	[[ -f $file ]] || die "$shown is missing: it names the parts of a series"
+	read_series "$1"
+	mapfile -t titles < <(subjects "${PATCHES[@]}")
+	while read -r number name title; do
+		[[ $number =~ ^[1-9][0-9]*$ && -n $title ]] ||
+			die "$shown: '$number $name $title' is not the number, the name and the last subject of a part"
+		((number > before)) || die "$shown: part $number comes after part $before"
+		first=$((last + 1))
+		for ((i = last; i < ${#titles[@]}; i++)); do
+			[[ ${titles[i]} != "$title" ]] || break
+		done
+		((i < ${#titles[@]})) ||
+			die "$shown: no patch behind those of the parts before $number has the subject '$title'"
+		last=$((i + 1)) before=$number
+		echo "$number $name $first $last"
+	done <"$file"
+	((last == ${#titles[@]})) ||
+		die "$shown: '${titles[last]}' and what comes after it are in no part"
+}
+
 # base_takes TREE PATCH...: the patches apply to the commit `base` of TREE.
 base_takes() {
 	local index status=0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wqlab.places import ROOT
 from wqlab.problem import Problem, Usage
+from wqlab.run import check
 
 BASES = ROOT / "bases"
 PATCHES = ROOT / "patches"
@@ -40,6 +41,16 @@ class Patch:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Patches of a series that belong together, and are sent together."""
+
+    number: int
+    name: str
+    first: int  # the numbers of its patches
+    last: int
+
+
+@dataclass(frozen=True)
 class Base:
     """A file of bases/, which is read by bash too: lines NAME=VALUE."""
 
@@ -60,6 +71,15 @@ class Base:
         for folder in self.forms:
             found |= {path.name: path for path in folder.glob("*.patch") if path.name in found}
         return [Patch(number, path) for number, path in enumerate(found.values(), 1)]
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """As scripts/common.sh reads them."""
+        script = '. "$1/scripts/common.sh" && list_parts "$2"'
+        command = ["bash", "-c", script, "list_parts", str(ROOT), str(PATCHES / self.name)]
+        said = check(command, wrong=f"the series for {self.name} has no parts")
+        lines = [line.split() for line in said.splitlines()]
+        return [Part(int(no), name, int(first), int(last)) for no, name, first, last in lines]
 
     @property
     def other_forms(self) -> list[Path]:

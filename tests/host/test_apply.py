@@ -330,6 +330,7 @@ def test_errors_are_one_clear_line(
         *((s, ["--base"], "--base needs a value") for s in SCRIPTS[:3]),
         *((s, ["--base", "5.4", "ksrc"], "the bases are: 6.12 6.18 7.3") for s in SCRIPTS[:3]),
         ("apply", ["ksrc", "--series"], "--series needs a value"),
+        ("apply", ["ksrc", "--parts"], "--parts needs a value"),
         ("tree", ["--ksrc"], "--ksrc needs a value"),
         ("setup", ["nothing"], "there is no task nothing: the tasks are: "),
     ],
@@ -533,6 +534,121 @@ def test_git_am_takes_the_glob_as_it_is(project: Project, ksrc: Path) -> None:
         check=True,
     )
     assert len(subjects(project, ksrc)) == 3
+
+
+FOUR = lines("kconfig", {1: "four\n", 30: "three\n"})
+
+
+def add_parts(project: Project) -> None:
+    """A series of a part for each patch, and one of two patches: the second builds on the first,
+    the third and the fourth on the second, the fifth on nothing."""
+    parts = ["one workqueue: One", "two workqueue: Two with a subject that is rather longer"]
+    parts[1] += " than one line of mail would hold"
+    parts += ["three workqueue: Three with an ümlaut", "last workqueue: Five"]
+    text = "".join(f"{number} {part}\n" for number, part in enumerate(parts, 1))
+    write(project.patches / "parts", text)
+    work = project.tmp / "parts"
+    project.git(project.tmp, "clone", "-q", project.base, work)
+    project.git(work, "am", "-q", *sorted(project.patches.glob("*.patch")))
+    project.commit(work, "workqueue: Four", **{"lib/Kconfig.debug": FOUR})
+    project.commit(work, "workqueue: Five", Kbuild="# five\n")
+    project.git(work, "format-patch", "-q", "-2", "--start-number=4", "-o", project.patches)
+
+
+# Broken on purpose: taken in the order in which they are named; all taken; of each the last patch.
+@pytest.mark.parametrize("kind", ["git", "unpacked"])
+@pytest.mark.parametrize(
+    ("parts", "numbers"),
+    [("1", [1]), ("1,2", [1, 2]), ("2,1", [1, 2]), ("1,4", [1, 4, 5]), ("4", [4, 5]),
+     ("1,2,3,4", [1, 2, 3, 4, 5])],
+)  # fmt: skip
+def test_parts(
+    project: Project, ksrc: Path, source: Path, kind: str, parts: str, numbers: list[int]
+) -> None:
+    add_parts(project)
+    tree = ksrc if kind == "git" else source
+    before = snapshot(tree)
+    done = project.run("apply", "--check", "--parts", parts, tree)
+    assert (done.returncode, done.stdout) == (0, "applies\n"), done.stderr
+    assert snapshot(tree) == before
+    dest = project.tmp / "dest"
+    done = project.run("apply", "--parts", parts, tree, dest)
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+    words = ["One", "Two", "Three", "Four", "Five"]
+    assert [subject.split()[1] for subject in subjects(project, dest)] == [
+        words[number - 1] for number in numbers
+    ]
+    done = project.run("apply", "--check", "--parts", parts, dest)
+    assert (done.returncode, done.stdout) == (0, "is applied already\n"), done.stderr
+
+
+# Broken on purpose: parts that the source has already asked for once more.
+def test_parts_on_others(project: Project, ksrc: Path) -> None:
+    add_parts(project)
+    for parts in ("1,2", "4", "3"):
+        done = project.run("apply", "--parts", parts, ksrc, project.tmp / parts)
+        assert done.returncode == 0, done.stderr
+        ksrc = project.tmp / parts
+
+
+# Broken on purpose: each check left out in turn.
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ("5", "patches/6.12 has no part 5: the parts are 1 one, 2 two, 3 three, 4 last;"),
+        ("0", "has no part 0"),
+        ("1,3,1", "--parts 1,1,3 names part 1 twice"),
+        ("1-3", "takes numbers of parts, as in --parts 1,3, and not '1-3'"),
+        ("one", "and not 'one'"),
+        ("1,", "and not '1,'"),
+    ],
+)
+def test_wrong_parts(project: Project, ksrc: Path, parts: str, message: str) -> None:
+    add_parts(project)
+    before = snapshot(ksrc)
+    done = project.run("apply", "--parts", parts, ksrc, project.tmp / "dest")
+    [error] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert done.returncode == 2 and message in error and "--help" in error
+    assert snapshot(ksrc) == before and not (project.tmp / "dest").exists()
+
+
+# Broken on purpose: all earlier parts named; later ones; some where none help; what is in the
+# source already.
+@pytest.mark.parametrize(
+    ("parts", "there", "needed"),
+    [("2", [], "1,2"), ("3", [], "1,2,3"), ("1,3", [], "1,2,3"), ("3,4", [], "1,2,3,4"),
+     ("3", [1], "2,3"), ("2", ["elsewhere"], "")],
+)  # fmt: skip
+def test_parts_that_need_others(
+    project: Project, ksrc: Path, parts: str, there: list[int | str], needed: str
+) -> None:
+    add_parts(project)
+    for what in there:
+        if what == "elsewhere":
+            misfit(ksrc)
+            project.git(ksrc, "commit", "-qam", "elsewhere")
+        else:
+            project.git(ksrc, "am", "-q", min(project.patches.glob("*.patch")))
+    before = snapshot(ksrc)
+    for words in (["--check"], []):
+        done = project.run("apply", *words, "--parts", parts, ksrc, project.tmp / "dest")
+        [error] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+        assert done.returncode == 1 and "does not apply" in error
+        assert ("that they need" in error) == bool(needed)
+        assert f"need, --parts {needed}, they apply; nothing was changed" in error or not needed
+    assert snapshot(ksrc) == before and not (project.tmp / "dest").exists()
+
+
+# Broken on purpose: the file read of the base in place of DIR.
+def test_parts_of_a_folder(project: Project, ksrc: Path) -> None:
+    add_parts(project)
+    theirs = project.tmp / "theirs"
+    project.patches.rename(theirs)
+    done = project.run("apply", "--series", theirs, "--parts", "1", ksrc, project.tmp / "dest")
+    assert done.returncode == 0, done.stderr
+    (theirs / "parts").unlink()
+    done = project.run("apply", "--check", "--series", theirs, "--parts", "1", ksrc)
+    assert done.returncode == 1 and f"{theirs}/parts is missing" in done.stderr
 
 
 HEADER = "include/linux/workqueue.h"
