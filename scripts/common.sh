@@ -139,12 +139,13 @@ default_base() {
 	list_bases | sed -n 1p
 }
 
-# load_base BASE: sets PACKAGE, SERIES, MINIMUM, NEWEST, and SUITE ('' is apt's own choice).
+# load_base BASE: sets PACKAGE, SERIES, MINIMUM, NEWEST, SUITE ('' is apt's own choice), and ALIKE,
+# bases whose patches those of this one are links to where they say the same.
 # shellcheck disable=SC2034
 load_base() {
 	local known
 
-	SUITE=''
+	SUITE='' ALIKE=''
 	if [[ $1 != */* && -f $ROOT/bases/$1 ]]; then
 		# shellcheck disable=SC1090
 		. "$ROOT/bases/$1"

@@ -615,12 +615,12 @@ def test_wrong_parts(project: Project, ksrc: Path, parts: str, message: str) -> 
 # Broken on purpose: all earlier parts named; later ones; some where none help; what is in the
 # source already.
 @pytest.mark.parametrize(
-    ("parts", "there", "needed"),
-    [("2", [], "1,2"), ("3", [], "1,2,3"), ("1,3", [], "1,2,3"), ("3,4", [], "1,2,3,4"),
-     ("3", [1], "2,3"), ("2", ["elsewhere"], "")],
+    ("parts", "there", "more", "needed"),
+    [("2", [], "1", "1,2"), ("3", [], "1,2", "1,2,3"), ("1,3", [], "2", "1,2,3"),
+     ("3,4", [], "1,2", "1,2,3,4"), ("3", [1], "2", "2,3"), ("2", ["elsewhere"], "", "")],
 )  # fmt: skip
 def test_parts_that_need_others(
-    project: Project, ksrc: Path, parts: str, there: list[int | str], needed: str
+    project: Project, ksrc: Path, parts: str, there: list[int | str], more: str, needed: str
 ) -> None:
     add_parts(project)
     for what in there:
@@ -634,8 +634,8 @@ def test_parts_that_need_others(
         done = project.run("apply", *words, "--parts", parts, ksrc, project.tmp / "dest")
         [error] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
         assert done.returncode == 1 and "does not apply" in error
-        assert ("that they need" in error) == bool(needed)
-        assert f"need, --parts {needed}, they apply; nothing was changed" in error or not needed
+        assert f"as well: --parts {needed} applies; nothing was changed" in error or not needed
+        assert f"needs part {more} as well" in error if needed else "needs" not in error
     assert snapshot(ksrc) == before and not (project.tmp / "dest").exists()
 
 
