@@ -31,8 +31,8 @@ def ours(project: Project) -> dict[str, str]:
     return snapshot(project.patches) | snapshot(project.top / "lib")
 
 
-def refresh(project: Project, **env: str) -> None:
-    done = project.run("refresh", **env)
+def refresh(project: Project, *words: str, **env: str) -> None:
+    done = project.run("refresh", *words, **env)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
@@ -341,3 +341,119 @@ def test_form_of_a_patch_that_is_gone(project: Project) -> None:
     project.git(project.tree, "reset", "-q", "--hard", "base")
     project.commit(project.tree, "workqueue: Another title", Kbuild="zero\n")
     refused(project, "which is another form of one")
+
+
+def add_alike(project: Project) -> Path:
+    """A series for 6.18: a patch of its own and those of 6.12, for a kernel whose
+    kernel/workqueue.c has more ahead of what they change. The environment that has its base."""
+    base, series = project.tmp / "base-6.18", project.top / "patches/6.18"
+    shutil.copytree(project.base, base)
+    more = "more()\n" * 9
+    project.commit(base, "linux 6.18.15", **{"kernel/workqueue.c": more + lines("wq")})
+    project.git(base, "tag", "-f", "base")
+    project.commit(base, "workqueue: Zero", Kbuild="# zero\n")
+    project.git(base, "format-patch", "-qNk", "-1", "-o", series)
+    for number, patch in enumerate(sorted(project.patches.glob("*.patch")), 2):
+        shutil.copy(patch, series / f"000{number}-{patch.name[5:]}")
+    return base
+
+
+def links(project: Project) -> dict[str, str]:
+    """What those of 6.18 lead to, by their numbers."""
+    series = project.top / "patches/6.18"
+    assert all(path.is_file() for path in series.glob("*.patch"))
+    return {path.name[:4]: str(path.readlink()) for path in series.glob("*") if path.is_symlink()}
+
+
+def all_of(project: Project) -> dict[str, str]:
+    return {
+        f"000{number}": f"../6.12/{path.name}"
+        for number, path in enumerate(sorted(project.patches.glob("*.patch")), 2)
+    }
+
+
+# Broken on purpose: line numbers, headings, ids or dates not left out; ids of our files left out;
+# links found by their numbers; a link for a patch that says something else.
+def test_patch_that_says_the_same_is_a_link(project: Project) -> None:
+    base = add_alike(project)
+    series, tree = project.top / "patches/6.18", project.top / "build/tree/6.18"
+    assert project.run("tree", "--base", "6.18", BASE_REPO=str(base)).returncode == 0
+    project.git(tree, "rebase", "-q", "-x", "git commit -q --amend --date=now --no-edit", "base")
+    refresh(project, "--base", "6.18")
+    expected = all_of(project)
+    assert links(project) == expected
+
+    # Round trip, and another tree
+    before, ids = snapshot(series), project.git(tree, "log", "--format=%T", "base..")
+    refresh(project, "--base", "6.18")
+    assert snapshot(series) == before
+    shutil.rmtree(tree)
+    assert project.run("tree", "--base", "6.18", BASE_REPO=str(base)).returncode == 0
+    project.git(base, "reset", "-q", "--hard", "base")
+    done = project.run("apply", "--base", "6.18", base, project.tmp / "dest")
+    assert done.returncode == 0, done.stderr
+    for made in (tree, project.tmp / "dest"):
+        assert project.git(made, "log", "--format=%T", "base..") == ids
+
+    # One that says something else is a file
+    text = (tree / "kernel/workqueue.c").read_text()
+    write(tree / "kernel/workqueue.c", text.replace("two\n", "two of 6.18\n"))
+    project.git(tree, "commit", "-qa", "--fixup=HEAD~1")
+    project.git(tree, "-c", "sequence.editor=true", "rebase", "-qi", "--autosquash", "base")
+    refresh(project, "--base", "6.18")
+    del expected["0003"]
+    assert links(project) == expected
+    assert "+two of 6.18\n" in next(series.glob("0003*")).read_text()
+
+
+# Broken on purpose: no look at what links leave.
+def test_links_that_would_change_another_place(project: Project) -> None:
+    other = project.tmp / "base-6.18"
+    shutil.copytree(project.base, other)
+    for patch in project.patches.glob("*.patch"):
+        patch.unlink()
+    for base, name, times in ((project.base, "6.12", 1), (other, "6.18", 2)):
+        start = lines("wq") * (times - 1)
+        project.commit(base, "linux", Kbuild=name, **{"kernel/workqueue.c": start + lines("wq")})
+        project.git(base, "tag", "-f", "base")
+        changed = start + lines("wq", {30: "changed\n"})
+        project.commit(base, "workqueue: One", **{"kernel/workqueue.c": changed})
+        project.git(base, "format-patch", "-qN", "-1", "-o", project.top / "patches" / name)
+    write(project.top / "patches/6.18/cover-letter.txt", "")
+    refresh(project)
+    done = project.run("refresh", "--base", "6.18", BASE_REPO=str(other))
+    assert done.returncode == 0 and "would leave something else" in done.stderr
+    assert not links(project)
+    [patch] = (project.top / "patches/6.18").glob("*.patch")
+    assert "@@ -88,7 +88,7 @@" in patch.read_text()
+
+
+# Broken on purpose: links left as they are; all of them made files.
+def test_links_to_patches_that_change(project: Project, tree: Path) -> None:
+    add_alike(project)
+    for name, target in all_of(project).items():
+        [path] = (project.top / "patches/6.18").glob(f"{name}*")
+        path.unlink()
+        path.symlink_to(target)
+    series = project.top / "patches/6.18"
+    before = {path.name: path.read_text() for path in series.glob("*.patch")}
+
+    # One more ahead
+    head = project.git(tree, "rev-parse", "HEAD")
+    project.git(tree, "reset", "-q", "--hard", "base")
+    project.commit(tree, "workqueue: Ahead", Makefile="# ahead\n")
+    project.git(tree, "cherry-pick", f"base..{head}")
+    refresh(project)
+    targets = [f"../6.12/{path.name}" for path in sorted(project.patches.glob("*.patch"))]
+    assert sorted(links(project).items()) == list(zip(("0002", "0003", "0004"), targets[1:]))
+    assert before == {path.name: path.read_text() for path in series.glob("*.patch")}
+
+    # One that says something else
+    write(tree / NEW_FILE, "int a;\nint d;\n")
+    project.git(tree, "commit", "-qa", "--fixup=HEAD")
+    project.git(tree, "-c", "sequence.editor=true", "rebase", "-qi", "--autosquash", "base")
+    done = project.run("refresh")
+    assert done.returncode == 0 and "patches/6.18/0004" in done.stderr
+    assert "is a file now" in done.stderr
+    assert sorted(links(project)) == ["0002", "0003"]
+    assert before == {path.name: path.read_text() for path in series.glob("*.patch")}
