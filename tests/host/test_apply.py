@@ -555,7 +555,7 @@ def add_parts(project: Project) -> None:
     project.git(work, "format-patch", "-q", "-2", "--start-number=4", "-o", project.patches)
 
 
-# Broken on purpose: taken in the order in which they are named; all taken; of each the last patch.
+# Broken on purpose: all taken; of each part its last patch.
 @pytest.mark.parametrize("kind", ["git", "unpacked"])
 @pytest.mark.parametrize(
     ("parts", "numbers"),
@@ -582,7 +582,7 @@ def test_parts(
     assert (done.returncode, done.stdout) == (0, "is applied already\n"), done.stderr
 
 
-# Broken on purpose: parts that the source has already asked for once more.
+# One after the other, as each needs only what is there.
 def test_parts_on_others(project: Project, ksrc: Path) -> None:
     add_parts(project)
     for parts in ("1,2", "4", "3"):
@@ -612,21 +612,21 @@ def test_wrong_parts(project: Project, ksrc: Path, parts: str, message: str) -> 
     assert snapshot(ksrc) == before and not (project.tmp / "dest").exists()
 
 
-# Broken on purpose: all earlier parts named; later ones; some where none help; what is in the
-# source already.
+# Broken on purpose: those named that are not needed; later ones tried; some named where none help;
+# what is in the source already tried.
 @pytest.mark.parametrize(
     ("parts", "there", "more", "needed"),
     [("2", [], "1", "1,2"), ("3", [], "1,2", "1,2,3"), ("1,3", [], "2", "1,2,3"),
-     ("3,4", [], "1,2", "1,2,3,4"), ("3", [1], "2", "2,3"), ("2", ["elsewhere"], "", "")],
+     ("3,4", [], "1,2", "1,2,3,4"), ("3", [1], "2", "2,3"), ("2", ["kernel/workqueue.c"], "", ""),
+     ("3", ["Kbuild"], "1,2", "1,2,3")],
 )  # fmt: skip
 def test_parts_that_need_others(
     project: Project, ksrc: Path, parts: str, there: list[int | str], more: str, needed: str
 ) -> None:
     add_parts(project)
     for what in there:
-        if what == "elsewhere":
-            misfit(ksrc)
-            project.git(ksrc, "commit", "-qam", "elsewhere")
+        if isinstance(what, str):
+            project.commit(ksrc, "other", **{what: "other\n"})
         else:
             project.git(ksrc, "am", "-q", min(project.patches.glob("*.patch")))
     before = snapshot(ksrc)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """README.md names the kernels that bases/ has, and each patch of a series is in one of its parts.
 
-Seen failing: with another NEWEST in bases/6.12, and with the row of a base left out; with a part
-whose last subject no patch has, or that was left out at the end; with the other of two parts that
-names a patch twice; with parts of 17 patches.
+Seen failing: with another NEWEST in bases/6.12, and with the row of a base left out; with a
+link to nowhere; with parts of 17 patches; with each check of list_parts left out; with subjects of
+one line.
 """
 
 import re
@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from fake_kernel import Project, write
 
-from wqlab.bases import load_base, series_names
+from wqlab.bases import PATCHES, load_base, series_names
 from wqlab.places import ROOT
 
 TWO = "workqueue: Two with a subject that is rather longer than one line of mail would hold"
@@ -35,6 +35,16 @@ def test_each_patch_is_in_one_part(base: str) -> None:
     assert numbers == [patch.number for patch in series.patches]
     known = {(part.number, part.name) for part in load_base(series_names()[-1]).parts}
     assert {(part.number, part.name) for part in series.parts} <= known
+
+
+@pytest.mark.parametrize("base", series_names())
+def test_links_lead_to_patches(base: str) -> None:
+    """Of other bases, with the same title, and no further."""
+    for patch in load_base(base).patches:
+        if patch.path.is_symlink():
+            to = patch.path.parent / patch.path.readlink()
+            assert to.parent.resolve().parent == PATCHES and to.parent.resolve().name != base
+            assert to.is_file() and not to.is_symlink() and to.name[5:] == patch.name[5:]
 
 
 @pytest.mark.parametrize("base", series_names())

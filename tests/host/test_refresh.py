@@ -372,8 +372,8 @@ def all_of(project: Project) -> dict[str, str]:
     }
 
 
-# Broken on purpose: line numbers, headings, ids or dates not left out; ids of our files left out;
-# links found by their numbers; a link for a patch that says something else.
+# Broken on purpose: line numbers, ids or dates not left out; links found by their numbers; a link
+# for a patch that says something else; a file with what the link says taken for it.
 def test_patch_that_says_the_same_is_a_link(project: Project) -> None:
     base = add_alike(project)
     series, tree = project.top / "patches/6.18", project.top / "build/tree/6.18"
@@ -383,7 +383,13 @@ def test_patch_that_says_the_same_is_a_link(project: Project) -> None:
     expected = all_of(project)
     assert links(project) == expected
 
-    # Round trip, and another tree
+    # Round trip, also of one that somebody has made a file, and another tree
+    link = next(series.glob("0002*"))
+    text = link.read_text()
+    link.unlink()
+    link.write_text(text)
+    refresh(project, "--base", "6.18")
+    assert links(project) == expected
     before, ids = snapshot(series), project.git(tree, "log", "--format=%T", "base..")
     refresh(project, "--base", "6.18")
     assert snapshot(series) == before
@@ -428,7 +434,7 @@ def test_links_that_would_change_another_place(project: Project) -> None:
     assert "@@ -88,7 +88,7 @@" in patch.read_text()
 
 
-# Broken on purpose: links left as they are; all of them made files.
+# Broken on purpose: links left as they are; all of them made files; or none.
 def test_links_to_patches_that_change(project: Project, tree: Path) -> None:
     add_alike(project)
     for name, target in all_of(project).items():
