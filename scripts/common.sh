@@ -304,6 +304,11 @@ list_parts() {
 		die "$shown: '${titles[last]}' and what comes after it are in no part"
 }
 
+# in_order N,...: the numbers in order.
+in_order() {
+	tr , '\n' <<<"$1" | sort -n | paste -sd ,
+}
+
 # base_takes TREE PATCH...: the patches apply to the commit `base` of TREE.
 base_takes() {
 	local index status=0

@@ -19,6 +19,7 @@ from fake_kernel import (
     OLDER,
     Project,
     add_form,
+    add_parts,
     lines,
     odd_home,
     snapshot,
@@ -534,25 +535,6 @@ def test_git_am_takes_the_glob_as_it_is(project: Project, ksrc: Path) -> None:
         check=True,
     )
     assert len(subjects(project, ksrc)) == 3
-
-
-FOUR = lines("kconfig", {1: "four\n", 30: "three\n"})
-
-
-def add_parts(project: Project) -> None:
-    """A series of a part for each patch, and one of two patches: the second builds on the first,
-    the third and the fourth on the second, the fifth on nothing."""
-    parts = ["one workqueue: One", "two workqueue: Two with a subject that is rather longer"]
-    parts[1] += " than one line of mail would hold"
-    parts += ["three workqueue: Three with an ümlaut", "last workqueue: Five"]
-    text = "".join(f"{number} {part}\n" for number, part in enumerate(parts, 1))
-    write(project.patches / "parts", text)
-    work = project.tmp / "parts"
-    project.git(project.tmp, "clone", "-q", project.base, work)
-    project.git(work, "am", "-q", *sorted(project.patches.glob("*.patch")))
-    project.commit(work, "workqueue: Four", **{"lib/Kconfig.debug": FOUR})
-    project.commit(work, "workqueue: Five", Kbuild="# five\n")
-    project.git(work, "format-patch", "-q", "-2", "--start-number=4", "-o", project.patches)
 
 
 # Broken on purpose: all taken; of each part its last patch.

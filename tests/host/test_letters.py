@@ -10,9 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
-from fake_kernel import Project, write
+from fake_kernel import Project, add_parts, write
 
-from wqlab.bases import load_base, series_names
 from wqlab.places import ROOT
 
 # As the kernel's: people unless --no-m, lists unless --no-l; only of what it is given as patches.
@@ -24,23 +23,28 @@ print "Some One <one\@example.org>\n" unless $no{"--no-m"};
 print "Kconfig People <kconfig\@example.org>\n" if !$no{"--no-m"} && $patches[-1] =~ /Three/;
 print "list\@example.org\n" unless $no{"--no-l"};
 """
-TWO = "workqueue: Two with a subject that is rather longer than one line of mail would hold"
-THREE = "workqueue: Three with an ümlaut"
 
 
-def letter(last: str, subject: str = "workqueue: What is sent") -> str:
-    return f"Subject: {subject}\nLast: {last}\n\nWhy it is sent.\n\nAnd how\n  indented.\n"
+def letter(subject: str = "workqueue: What is sent", parts: str = "") -> str:
+    head = f"Subject: {subject}\n" + (f"Parts: {parts}\n" if parts else "")
+    return f"{head}\nWhy it is sent.\n\nAnd how\n  indented.\n"
+
+
+def give_maintainers(project: Project, program: str) -> None:
+    write(project.base / "scripts/get_maintainer.pl", program)
+    project.git(project.base, "add", "-A")
+    project.git(project.base, "commit", "-q", "--amend", "--no-edit")
+    project.git(project.base, "tag", "-f", "base")
 
 
 @pytest.fixture
 def sending(project: Project) -> Project:
-    """A project with a letter for two patches and one for the third."""
-    write(project.base / "scripts/get_maintainer.pl", GET_MAINTAINER)
-    project.git(project.base, "add", "-A")
-    project.git(project.base, "commit", "-q", "--amend", "--no-edit")
-    project.git(project.base, "tag", "-f", "base")
-    write(project.top / "docs/letters/1-some.txt", letter(TWO))
-    write(project.top / "docs/letters/2-more.txt", letter(THREE, "workqueue: More"))
+    """A project with a letter for each part of the series, and one for two of them."""
+    give_maintainers(project, GET_MAINTAINER)
+    add_parts(project)
+    for name in ("1-one", "2-two", "3-three", "4-last"):
+        write(project.top / f"docs/letters/{name}.txt", letter())
+    write(project.top / "docs/letters/first.txt", letter("workqueue: First", "4,1"))
     return project
 
 
@@ -48,46 +52,68 @@ def test_series_are_written_as_mails(sending: Project) -> None:
     done = sending.run("letters")
     assert done.returncode == 0, done.stderr
     out = Path(done.stdout.strip())
-    mails = {mail.relative_to(out).as_posix()[:11]: mail.read_text() for mail in out.glob("*/*")}
-    assert sorted(mails) == [
-        "1-some/0000", "1-some/0001", "1-some/0002", "2-more/0000", "2-more/0001",
+    mails = {mail.relative_to(out).as_posix()[:-6]: mail.read_text() for mail in out.glob("*/*")}
+    assert not [path for path in out.iterdir() if not path.is_dir()]
+    assert sorted(name.replace("-workqueue-", " ")[:20] for name in mails) == [
+        "1-one/0000-cover-let", "1-one/0001 One",
+        "2-two/0000-cover-let", "2-two/0001 Two-with-",
+        "3-three/0000-cover-l", "3-three/0001 Three-w",
+        "4-last/0000-cover-le", "4-last/0001 Four", "4-last/0002 Five",
+        "first/0000-cover-let", "first/0001 One", "first/0002 Four", "first/0003 Five",
     ]  # fmt: skip
     for name, mail in mails.items():
-        to = {"1": "Some One <one@example.org>", "2": "Kconfig People <kconfig@example.org>"}
+        people = "Some One <one@example.org>"
+        people += ", Kconfig People <kconfig@example.org>" if name.startswith("3") else ""
         head, body = mail.split("\n\n", 1)
-        assert to[name[0]] in re.search(r"^To: (.*(?:\n .*)*)", head, re.MULTILINE)[1]  # type: ignore[index]
+        to = re.search(r"^To: (.*(?:\n .*)*)", head, re.MULTILINE)
+        assert to and " ".join(to[1].split()) == people
         assert re.search(r"^Cc: (.*(?:\n .*)*)", head, re.MULTILINE)[1] == "list@example.org"  # type: ignore[index]
-        assert "***" not in mail and "Last:" not in mail
-    head, body = mails["1-some/0000"].split("\n\n", 1)
-    assert "\nSubject: [PATCH 0/2] workqueue: What is sent\n" in head
-    assert body.startswith("Why it is sent.\n\nAnd how\n  indented.\n\n")
-    assert " kernel/workqueue.c " in body
-    assert "Subject: [PATCH 2/2] workqueue: Two" in mails["1-some/0002"]
-    assert "Subject: [PATCH 1/1] " in mails["2-more/0001"]
+        assert "***" not in mail and "Parts:" not in mail
+    for name, subject in (("4-last", "[PATCH 0/2] workqueue: What is"), ("first", "[PATCH 0/3] w")):
+        head, body = mails[f"{name}/0000-cover-letter"].split("\n\n", 1)
+        assert f"\nSubject: {subject}" in head
+        assert body.startswith("Why it is sent.\n\nAnd how\n  indented.\n\n")
+        assert " lib/Kconfig.debug " in body
+    assert "Subject: [PATCH 2/2] workqueue: Five" in mails["4-last/0002-workqueue-Five"]
+    assert sending.git(sending.tree, "status", "--porcelain") == ""
+
+
+def test_letters_of_another_tree(sending: Project) -> None:
+    """What is sent is what lies in patches/, wherever it is taken from."""
+    assert sending.run("tree", sending.tmp / "other").returncode == 0
+    done = sending.run("letters", "--tree", sending.tmp / "other")
+    assert done.returncode == 0 and not sending.tree.exists()
+    sending.git(sending.tmp / "other", "commit", "-q", "--amend", "-m", "workqueue: Other")
+    done = sending.run("letters", "--tree", sending.tmp / "other")
+    assert done.returncode == 1 and "has other patches than patches/6.12" in done.stderr
+    done = sending.run("letters", "--tree", sending.tmp)
+    assert done.returncode == 1 and "is not a git tree with a tag 'base'" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("letters", "words"),
+    ("name", "text", "words"),
     [
-        ({"1-some": letter(TWO)}, "no letter of docs/letters is of the patches behind"),
-        ({"1-some": letter("workqueue: Four")}, "has no patch 'workqueue: Four'"),
-        ({"1-some": letter(THREE), "2-more": letter(TWO)}, f"has no patch '{TWO}'"),
-        ({"1-some": "Last: " + THREE}, "does not begin with a line 'Subject: ...'"),
-        ({"1-some": letter(THREE, "workqueue: Nobody")}, "get_maintainer.pl failed"),
+        ("2-two", "", "docs/letters/2-two.txt is missing: the letter of part 2"),
+        ("2-two", "\n" + letter(), "does not begin with a line 'Subject: ...'"),
+        ("second", letter(), "is not named after a part of patches/6.12, and has no line 'Parts"),
+        ("1-two", letter(), "is not named after a part of patches/6.12"),
+        ("first", letter(parts="1,9"), "docs/letters/first.txt: patches/6.12 has no part 9"),
+        ("first", letter(parts="1,3"), "first.txt: 'workqueue: Three with an ümlaut' does not app"),
+        ("nobody", letter(parts="1"), "get_maintainer.pl failed"),
     ],
 )
-def test_wrong_letters(sending: Project, letters: dict[str, str], words: str) -> None:
-    for path in (sending.top / "docs/letters").iterdir():
+def test_wrong_letters(sending: Project, name: str, text: str, words: str) -> None:
+    path = sending.top / f"docs/letters/{name}.txt"
+    if text:
+        write(path, text)
+    else:
         path.unlink()
-    for name, text in letters.items():
-        write(sending.top / f"docs/letters/{name}.txt", text)
-        if "Nobody" in text:
-            write(sending.base / "scripts/get_maintainer.pl", "die;\n")
-            sending.git(sending.base, "commit", "-aq", "--amend", "--no-edit")
-            sending.git(sending.base, "tag", "-f", "base")
+    if name == "nobody":
+        give_maintainers(sending, "die;\n")
     done = sending.run("letters")
     assert done.returncode == 1
-    assert words in done.stderr
+    [error] = [line for line in done.stderr.splitlines() if line.startswith("letters: error")]
+    assert words in error
     assert not list((sending.top / "build").glob("letters*"))
 
 
@@ -98,17 +124,8 @@ def test_full_folder_stays(sending: Project, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
 
 
-def test_letters_are_of_the_series() -> None:
-    """The project's own: each patch of the newest series belongs to one."""
-    letters = sorted((ROOT / "docs/letters").glob("*.txt"))
-    lasts = [path.read_text().splitlines()[1].removeprefix("Last: ") for path in letters]
-    heads = [patch.text.split("\n\n", 1)[0] for patch in load_base(series_names()[-1]).patches]
-    subjects = [
-        re.search(r"^Subject: \[PATCH\] (.*(?:\n .*)*)", head, re.MULTILINE) for head in heads
-    ]
-    titles = [" ".join(subject[1].split()) for subject in subjects if subject]
-    assert [title for title in titles if title in lasts] == lasts
-    assert lasts[-1] == titles[-1]
-    for path in letters:
-        lines = path.read_text().splitlines()[3:]
-        assert not [line for line in lines if len(line) > 75 and not line.startswith("  ")]
+def test_lines_of_letters_are_short() -> None:
+    for path in (ROOT / "docs/letters").glob("*.txt"):
+        _, _, text = path.read_text().partition("\n\n")
+        long = [line for line in text.splitlines() if len(line) > 75 and not line.startswith("  ")]
+        assert not long, path.name
