@@ -26,6 +26,7 @@ from wqlab.places import ROOT
 from wqlab.problem import FAILED, OK
 from wqlab.run import check
 
+LETTERS = ROOT / "docs/letters"
 COVER = "0000-cover-letter.patch"
 COLUMNS, WORDS = 75, 350
 FIXES = re.compile(r"""^Fixes: (?P<id>[0-9a-f]{12}) \("(?P<title>.+)"\)$""")
@@ -58,7 +59,7 @@ class Mail:
 
 def known_commits() -> dict[str, str]:
     """Titles of commits of mainline, by their ids."""
-    lines = (ROOT / "docs/letters/commits").read_text().splitlines()
+    lines = (LETTERS / "commits").read_text().splitlines()
     return dict(line.split(" ", 1) for line in lines)
 
 
@@ -111,7 +112,7 @@ def other_kernels(mail: Mail) -> Iterator[str]:
 
 def too_long(mail: Mail) -> Iterator[str]:
     if mail.is_cover and mail.path.parent.name == "first":
-        _, _, text = (ROOT / "docs/letters/first.txt").read_text().partition("\n\n")
+        _, _, text = (LETTERS / "first.txt").read_text().partition("\n\n")
         if len(text.split()) > WORDS:
             yield f"the first letter has {len(text.split())} words"
 
