@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """scripts/letters, and the letters of docs/letters.
 
-Seen failing: with lists taken for people, with the head of a letter left in its mail, with the
-patches behind the last letter forgotten, with a DIR that is not empty written to; and with two of
-the project's letters swapped.
+Seen failing: with lists taken for people, with the head of a letter left in its mail, with a DIR
+that is not empty written to; with parts sent in the order they are named in, or as they are in the
+tree; with files left beside the folders; with each check left out.
 """
 
 import re
