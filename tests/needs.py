@@ -69,6 +69,7 @@ class Kernel(Need):
     diff: Path | None = None  # put on top
     modules: tuple[str, ...] = ()  # built out of tree
     arch: str = ""  # "": that of $ARCH or this machine
+    alone: bool = False  # its patches are also to be proven by themselves
     cores = ALL
     guess = 200.0
     before = (SOURCE,)
@@ -80,7 +81,7 @@ class Kernel(Need):
 
     @property
     def tier(self) -> str:
-        whole = self.patches is None and not self.arch
+        whole = (self.patches is None or self.alone) and not self.arch
         return "test" if whole and self.flavour in COLD else "full"
 
     def __str__(self) -> str:

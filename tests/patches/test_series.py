@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Each patch of the series builds, and all KUnit cases that are there pass after it.
+"""Each patch of the series builds, and all KUnit cases that are there pass after it. `make test` runs
+those of the first parts alone, which are sent first, and of the whole.
 
 Seen failing: with a patch that uses an undeclared name (test_compiles_for_smp), that has an
 unused variable (test_compiles_for), that adds a function without prototype and a parameter that
@@ -40,7 +41,7 @@ class UmlKernel(Need):
     """
 
     patches: int
-    first: int  # how many patches have the same header; 0 if that is the whole series'
+    first: int  # with how many the same header is built first; 0 if that is the whole series'
     cores = JOBS
 
     @property
@@ -166,11 +167,21 @@ def is_built(patch: Patch) -> bool:
     return any(not name.startswith(UNBUILT) for name in patch.files)
 
 
-def booted(base: Base, number: int) -> Need:
+def booted(base: Base, number: int, alone: bool) -> Need:
     """A boot with lockdep after a patch, and its KUnit cases as soon as there are some."""
     has_suite = any("+config WORKQUEUE_KUNIT_TEST" in p.text for p in base.patches[:number])
-    boot = Boot("one-llc-12", "kunit", Kernel("debug", patches=number), timeout=300)
+    kernel = Kernel("debug", patches=number, alone=alone)
+    boot = Boot("one-llc-12", "kunit", kernel, timeout=300)
     return BootSuites(boot) if has_suite else replace(boot, job="hello")
+
+
+ALONE = 3  # parts of a series that also have to be right without those behind them
+
+
+def end_of_parts(base: Base, built: list[int]) -> int:
+    """The last patch of the first ALONE parts that changes what is built."""
+    last = max(part.last for part in base.parts if part.number <= ALONE)
+    return max(number for number in built if number <= last)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -184,11 +195,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if any(name.startswith("include/") for name in patch.files)
     ]
 
+    alone = end_of_parts(base, built)
+
     def suites(number: int) -> Suites:
         if number == built[-1]:  # what comes after it changes no kernel
             return Suites(UmlSeries())
-        first = max(other for other in headers if other <= number)
-        return Suites(UmlKernel(number, 0 if first == headers[-1] else first))
+        first, early = (max(other for other in headers if other <= n) for n in (number, alone))
+        if first == headers[-1]:
+            return Suites(UmlKernel(number, 0))
+        return Suites(UmlKernel(number, alone if first == early else first))
 
     def params(numbers: list[int], need: Callable[[int], Need], tiers: dict[int, str]) -> list:
         return [
@@ -204,13 +219,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ]
 
     if "suites" in metafunc.fixturenames:
-        tiers = dict.fromkeys(built, "full") | {built[-1]: "quick"}
+        tiers = dict.fromkeys(built, "full") | {alone: "test", built[-1]: "quick"}
         metafunc.parametrize("suites", params(built, suites, tiers))
     if "compiled" in metafunc.fixturenames:
         metafunc.parametrize("compiled", params(built, Compiled, dict.fromkeys(built, "test")))
     if "booted" in metafunc.fixturenames:
-        tiers = dict.fromkeys(built, "full")
-        needs = params(built, lambda number: booted(base, number), tiers)
+        tiers = dict.fromkeys(built, "full") | {alone: "test"}
+        needs = params(built, lambda number: booted(base, number, number == alone), tiers)
         metafunc.parametrize("booted", needs)
     if "checked" in metafunc.fixturenames:
         every = [patch.number for patch in base.patches]
