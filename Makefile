@@ -75,7 +75,7 @@ test-quick test-full:
 	@scripts/pytest $(source) --tier $(@:test-%=%)
 
 check:
-	@scripts/pytest $(source) tests/patches --tier full -k 'checkpatch or warning or sparse or remark or finding or compiles or gate'
+	@scripts/pytest $(source) tests/patches --tier full -k 'checkpatch or warning or sparse or remark or finding or compiles or gate or mails'
 
 kunit:
 	@scripts/wqlab kunit $(source)

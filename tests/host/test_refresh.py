@@ -161,6 +161,17 @@ def test_edit_in_the_tree_reaches_the_patches(project: Project, tree: Path) -> N
     assert ours(project) == before
 
 
+# Broken on purpose: no word about them.
+def test_parts_that_no_longer_fit(project: Project, tree: Path) -> None:
+    write(project.patches / "parts", "1 all workqueue: Three with an ümlaut\n")
+    assert "careful" not in project.run("refresh").stderr
+    project.git(tree, "commit", "-q", "--amend", "-m", "workqueue: Drei")
+    done = project.run("refresh")
+    assert done.returncode == 0
+    assert "careful: patches/6.12/parts: no patch behind" in done.stderr
+    assert (project.patches / "parts").is_file()
+
+
 # Broken on purpose: folded into the first commit of the series; left as a commit of its own.
 @pytest.mark.parametrize("tree_there", [False, True])
 def test_edit_here_is_folded_into_the_last_commit(project: Project, tree_there: bool) -> None:
