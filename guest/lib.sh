@@ -3,6 +3,7 @@
 # What the jobs share. File descriptor 3 is the port to the host.
 
 WQ=/sys/devices/virtual/workqueue/writeback
+BENCH_WQ=/sys/devices/virtual/workqueue/bench_wq
 PARAMETERS=/sys/module/workqueue/parameters
 
 # fail REASON: end the job, with a reason for the host
@@ -46,6 +47,18 @@ bench() {
 	insmod /modules/test_workqueue.ko "$@" 2>/error ||
 		fail "test_workqueue $*: $(head -n 1 /error)"
 	rmmod test_workqueue || fail "test_workqueue cannot be unloaded"
+}
+
+# strict_bench PARAMETER...: the same, with affinity_strict as soon as can be, and ended after a while
+strict_bench() {
+	insmod /modules/test_workqueue.ko secs=60 "$@" 2>/error &
+	until [ "$(put "$BENCH_WQ/affinity_strict" 1)" = ok ]; do
+		[ -d /proc/$! ] || fail "test_workqueue $*: $(head -n 1 /error)"
+		sleep 0.01
+	done
+	sleep 0.2
+	kill $! || fail "test_workqueue $*: $(head -n 1 /error)"
+	wait $! || :
 }
 
 # uptime: seconds since this machine was started

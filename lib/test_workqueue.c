@@ -4,8 +4,8 @@
  * Test module for stress/performance analysis of workqueue.
  *
  * In each affinity scope of @scopes, each of @nr_threads threads queues @wq_items
- * work items on an unbound workqueue, or as many as it can in @secs seconds. The
- * modes differ in how:
+ * work items on one of @nr_wqs unbound workqueues, or as many as it can in @secs
+ * seconds. The modes differ in how:
  *
  *   serial   one at a time, the next one when it was executed
  *   burst    @window at a time, a further one whenever one was executed
@@ -16,12 +16,6 @@
  *   chain    one item for each thread, which queues itself again
  *   rate     @rate a second from each thread, whether or not earlier ones were
  *            executed, unless @window of them are in flight
- *   cancel   no benchmark, but a test for a flush that hangs. With max_active=1 an
- *            item waits on the last CPU of @cpus for one that runs on the first,
- *            is flushed, and cancelled before the other ends, @wq_items times. On
- *            kernels from 6.9 on that don't kick the pool then, the flush goes on
- *            until something else is queued there. One that takes HUNG_SECS
- *            seconds is counted as lost, and ends the run with -EIO
  *
  * Each run is logged in one line of key=value words:
  *
@@ -40,21 +34,20 @@
  *   switches          context switches of the threads and of the kworkers that
  *                     executed items
  *   cpu_us            CPU time of these, a tick of each thread more or less
- *   kworkers_before   kworkers of the system before the workqueue got its scope,
+ *   kworkers_before   kworkers of the system before the workqueues got the scope,
  *   kworkers_peak     the most that were seen, each second,
  *   kworkers_after    when all items were executed
  *   pools             worker pools that executed items
  *   running_peak      in mode sleep, the most items that were running at once
- *   max_active        as the workqueue has it
+ *   max_active        of each workqueue
  *   lost, twice       items not executed, or once too often: both must be 0
  *   clock_ns          what two readings of the clock differ by when nothing is
  *                     between them; all the times above include it
- *   repeat            which of the repetitions it is, from 1
  *
  * The other ones are parameters. A percentile is never below the exact one, and
  * above it by at most 1/32. A scope that the running kernel does not have is
- * logged as "scope=NAME missing". From one repetition to the next the scopes
- * change their order, as kworkers that one leaves idle are there in the next.
+ * logged as "scope=NAME missing". Kworkers that a run leaves idle are there in the
+ * next one: to compare scopes, load the module again with @scopes in another order.
  *
  * Loading returns when all runs are done, and a signal to the loading process ends
  * them. The module does nothing afterwards.
@@ -104,25 +97,24 @@
 #define MAX_ITEMS	100000000
 #define MAX_IN_FLIGHT	131072	/* of all threads: bounds memory, and the time to end */
 #define STALL_SECS	30	/* without progress, until items are taken for lost */
-#define HUNG_SECS	5	/* until a flush is taken for one that never ends */
 #define SETTLE		8	/* times @sleep_us without a new peak, until items leave */
 #define MAX_POOLS	16384	/* pools with an ID above are not counted */
 #define WORKER_BITS	12
 #define NR_WORKERS	BIT(WORKER_BITS)	/* more of them are not accounted */
 
 enum bench_mode {
-	MODE_SERIAL, MODE_BURST, MODE_FANOUT, MODE_SLEEP, MODE_CHAIN, MODE_RATE, MODE_CANCEL,
+	MODE_SERIAL, MODE_BURST, MODE_FANOUT, MODE_SLEEP, MODE_CHAIN, MODE_RATE,
 };
 
 static const char * const bench_modes[] = {
-	"serial", "burst", "fanout", "sleep", "chain", "rate", "cancel",
+	"serial", "burst", "fanout", "sleep", "chain", "rate",
 };
 
 static const char * const bench_scopes[] = {
 	"cpu", "smt", "cache_shard", "cache", "numa", "system", "default",
 };
 
-#define MODES	"serial, burst, fanout, sleep, chain, rate, cancel"
+#define MODES	"serial, burst, fanout, sleep, chain, rate"
 #define SCOPES	"cpu, smt, cache_shard, cache, numa, system, default"
 
 static char *scopes[16] = { "cpu", "smt", "cache_shard", "cache", "numa", "system" };
@@ -138,6 +130,10 @@ static unsigned int nr_threads;
 module_param(nr_threads, uint, 0444);
 MODULE_PARM_DESC(nr_threads,
 		 "Number of threads to spawn (default: 0 = one, or except in mode fanout one per CPU of cpus)");
+
+static unsigned int nr_wqs = 1;
+module_param(nr_wqs, uint, 0444);
+MODULE_PARM_DESC(nr_wqs, "Number of workqueues, up to nr_threads, that the threads are spread over in turn (default: 1)");
 
 static char *cpus = "";
 module_param(cpus, charp, 0444);
@@ -170,11 +166,7 @@ MODULE_PARM_DESC(sleep_us, "In mode sleep, for how long items sleep, 1 to 250000
 
 static unsigned int max_active;
 module_param(max_active, uint, 0444);
-MODULE_PARM_DESC(max_active, "max_active of the workqueue (default: 0, as alloc_workqueue() takes it)");
-
-static bool strict;
-module_param(strict, bool, 0444);
-MODULE_PARM_DESC(strict, "affinity_strict of the workqueue (default: N)");
+MODULE_PARM_DESC(max_active, "max_active of each workqueue (default: 0, as alloc_workqueue() takes it)");
 
 static bool spread = true;
 module_param(spread, bool, 0444);
@@ -183,10 +175,6 @@ MODULE_PARM_DESC(spread, "In mode fanout, queue on all online CPUs in turn (defa
 static int warmup = -1;
 module_param(warmup, int, 0444);
 MODULE_PARM_DESC(warmup, "Items that each thread queues before what is measured, 0 to 100000000 (default: -1 = a tenth of wq_items)");
-
-static unsigned int repeat = 1;
-module_param(repeat, uint, 0444);
-MODULE_PARM_DESC(repeat, "Number of runs for each scope, 1 to 1000 (default: 1)");
 
 /*
  * An item is either idle, and on a list of its thread, or in flight, and then it
@@ -207,6 +195,7 @@ struct bench_item {
 
 struct thread_ctx {
 	struct task_struct	*task;
+	struct workqueue_struct	*wq;
 	unsigned int		nr;
 	unsigned int		cpu;
 	unsigned int		nr_done;	/* executed, for others to see progress */
@@ -232,9 +221,7 @@ static struct cpumask bench_cpus;		/* of the threads */
 static struct cpumask bench_targets;		/* for mode fanout */
 static u64 clock_ns;
 
-static struct workqueue_struct *bench_wq;
-static struct file *scope_file;
-static u64 wq_max_active;
+static struct workqueue_struct **wqs;		/* nr_wqs of them */
 static struct thread_ctx **threads;		/* nr_threads of them */
 static struct worker_use workers[NR_WORKERS];	/* by hash */
 static DECLARE_BITMAP(pools, MAX_POOLS);
@@ -371,7 +358,7 @@ static void queue_item(struct bench_item *item, int cpu, u64 due, struct hist *h
 	item->nr_queued++;
 	before = ktime_get_ns();
 	item->due_at = due ?: before;
-	queue_work_on(cpu, bench_wq, &item->work);
+	queue_work_on(cpu, item->ctx->wq, &item->work);
 	after = ktime_get_ns();
 	if (hist && in_window(before))
 		hist_add(hist, after - before);
@@ -613,8 +600,8 @@ static int run_threads(unsigned int nr_items, unsigned int nr_secs, u64 *kworker
 		kthread_stop(threads[nr]->task);
 
 	/* The last functions may not have returned. On an error it is for free_bench(). */
-	if (!ret)
-		flush_workqueue(bench_wq);
+	for (i = 0; i < nr_wqs && !ret; i++)
+		flush_workqueue(wqs[i]);
 	return ret;
 }
 
@@ -645,7 +632,7 @@ static void add_percentiles(const char *what, const struct hist *hist)
 }
 
 /* log what the threads have seen */
-static void report(const char *scope, unsigned int nr, u64 before, u64 peak)
+static void report(const char *scope, u64 before, u64 peak)
 {
 	u64 ns = max(atomic64_read(&run.end) - atomic64_read(&run.start), 1LL);
 	u64 items = 0, queued = 0, twice = 0, switches = 0, cpu_ns = 0, after = nr_kworkers();
@@ -678,6 +665,7 @@ static void report(const char *scope, unsigned int nr, u64 before, u64 peak)
 
 	line_len = scnprintf(line, sizeof(line), "scope=%s mode=%s", scope, mode);
 	add_value("threads", nr_threads);
+	add_value("wqs", nr_wqs);
 	add_value("items", items);
 	add_value("items_per_sec", mul_u64_u64_div_u64(start.total, NSEC_PER_SEC, ns));
 	add_percentiles("queue", &queue);
@@ -689,202 +677,89 @@ static void report(const char *scope, unsigned int nr, u64 before, u64 peak)
 	add_value("kworkers_after", after);
 	add_value("pools", bitmap_weight(pools, MAX_POOLS));
 	add_value("running_peak", atomic_read(&run.running_peak));
-	add_value("max_active", wq_max_active);
+	add_value("max_active", max_active ?: WQ_DFL_ACTIVE);
 	add_value("lost", queued - items);
 	add_value("twice", twice);
 	add_value("clock_ns", clock_ns);
-	add_value("repeat", nr);
 	add_value("secs", secs);
 	add_value("window", window);
 	add_value("rate", bench_mode == MODE_RATE ? rate : 0);
 	add_value("work_ns", work_ns);
 	add_value("sleep_us", bench_mode == MODE_SLEEP ? sleep_us : 0);
-	add_value("strict", strict);
 	add_value("spread", bench_mode == MODE_FANOUT && spread);
 	add_value("warmup", warmup);
 	pr_info("%s\n", line);
 }
 
-/*
- * Workqueue attributes are not exported to modules, the sysfs files are the interface
- * that every kernel has.
- */
-static struct file *open_attr(const char *name, int flags)
+/* of workqueue @nr; where there is one, it has no number */
+static void wq_name(char *name, size_t size, unsigned int nr)
 {
-	struct file *file;
-	char path[80];
-
-	scnprintf(path, sizeof(path), "/sys/bus/workqueue/devices/" WQ_NAME "/%s", name);
-	file = filp_open(path, flags, 0);
-	if (IS_ERR(file))
-		pr_err("cannot open %s: %pe, is sysfs mounted on /sys?\n", path, file);
-	return file;
+	if (nr)
+		scnprintf(name, size, WQ_NAME "_%u", nr);
+	else
+		strscpy(name, WQ_NAME, size);
 }
 
-/* the first word of an attribute */
-static int read_attr(struct file *file, char *buf, size_t size)
+/*
+ * Workqueue attributes are not exported to modules, the sysfs file is the interface
+ * that every kernel has. Returns -EINVAL if the kernel has no @scope. One which lacks
+ * cache_shard may take the word for the scope that it starts with, so look what came
+ * of it.
+ */
+static int set_affn_scope(unsigned int nr, const char *scope)
 {
+	char name[32], path[80], buf[32];
+	struct file *file;
 	loff_t pos = 0;
-	ssize_t len = kernel_read(file, buf, size - 1, &pos);
+	ssize_t len;
 
+	wq_name(name, sizeof(name), nr);
+	scnprintf(path, sizeof(path), "/sys/bus/workqueue/devices/%s/affinity_scope", name);
+	file = filp_open(path, O_RDWR, 0);
+	if (IS_ERR(file)) {
+		pr_err("cannot open %s: %pe, is sysfs mounted on /sys?\n", path, file);
+		return PTR_ERR(file);
+	}
+	len = kernel_write(file, scope, strlen(scope), &pos);
+	pos = 0;
+	if (len >= 0)
+		len = kernel_read(file, buf, sizeof(buf) - 1, &pos);
+	filp_close(file, NULL);
 	if (len < 0)
 		return len;
 	buf[len] = '\0';
 	buf[strcspn(buf, "\n ")] = '\0';
-	return 0;
-}
-
-static int write_attr(struct file *file, const char *value)
-{
-	loff_t pos = 0;
-	ssize_t len = kernel_write(file, value, strlen(value), &pos);
-
-	return len < 0 ? len : 0;
-}
-
-/*
- * Returns -EINVAL if the kernel has no @scope. One which lacks cache_shard may
- * take the word for the scope that it starts with, so look what came of it.
- */
-static int set_affn_scope(const char *scope)
-{
-	char buf[32];
-	int ret;
-
-	ret = write_attr(scope_file, scope) ?: read_attr(scope_file, buf, sizeof(buf));
-	if (ret)
-		return ret;
 	return strcmp(buf, scope) ? -EINVAL : 0;
 }
 
-/* for mode cancel */
-struct cancel {
-	struct work_struct	first;		/* runs until it is let go */
-	struct work_struct	second;		/* waits for the first to end */
-	struct work_struct	flush;		/* flushes the second */
-	struct completion	started;
-	struct completion	go;
-	struct completion	flushed;
-};
-
-static void first_fn(struct work_struct *work)
-{
-	struct cancel *c = container_of(work, struct cancel, first);
-
-	complete(&c->started);
-	wait_for_completion(&c->go);
-}
-
-static void second_fn(struct work_struct *work)
-{
-}
-
-static void flush_fn(struct work_struct *work)
-{
-	struct cancel *c = container_of(work, struct cancel, flush);
-
-	flush_work(&c->second);
-	complete(&c->flushed);
-}
-
-/* whether a flush of an item that is cancelled while it waits comes to an end */
-static bool flush_ends(struct cancel *c)
-{
-	int cpu = cpumask_first(&bench_cpus), other = cpumask_last(&bench_cpus);
-	unsigned long end = jiffies + HUNG_SECS * HZ;
-
-	queue_work_on(cpu, bench_wq, &c->first);
-	wait_for_completion(&c->started);
-	queue_work_on(other, bench_wq, &c->second);
-	schedule_work(&c->flush);
-	while (!(READ_ONCE(*work_data_bits(&c->second)) & WORK_STRUCT_LINKED) &&
-	       time_before(jiffies, end))
-		usleep_range(100, 200);
-	cancel_work(&c->second);
-	complete(&c->go);
-	if (wait_for_completion_timeout(&c->flushed, HUNG_SECS * HZ))
-		return true;
-
-	pr_err("a flush of an item that was cancelled had not ended after %u seconds\n", HUNG_SECS);
-	queue_work_on(other, bench_wq, &c->second);
-	wait_for_completion(&c->flushed);
-	return false;
-}
-
-/* the only item of the only thread, which isn't there, stands for all flushes */
-static int run_cancel(void)
-{
-	struct bench_item *item = &threads[0]->items[0];
-	struct cancel c;
-
-	reset_run(wq_items, 0);
-	INIT_WORK_ONSTACK(&c.first, first_fn);
-	INIT_WORK_ONSTACK(&c.second, second_fn);
-	INIT_WORK_ONSTACK(&c.flush, flush_fn);
-	init_completion(&c.started);
-	init_completion(&c.go);
-	init_completion(&c.flushed);
-	atomic64_set(&run.start, ktime_get_ns());
-	while (item->nr_queued < wq_items && item->nr_runs == item->nr_queued &&
-	       !signal_pending(current)) {
-		item->nr_queued++;
-		item->started_at = ktime_get_ns();
-		item->due_at = item->started_at;
-		item->nr_runs += flush_ends(&c);
-		note_item(threads[0], item);
-		flush_workqueue(bench_wq);
-		flush_work(&c.flush);
-	}
-	atomic64_set(&run.end, ktime_get_ns());
-	destroy_work_on_stack(&c.first);
-	destroy_work_on_stack(&c.second);
-	destroy_work_on_stack(&c.flush);
-	if (item->nr_runs < item->nr_queued)
-		return -EIO;
-	return item->nr_queued < wq_items ? -EINTR : 0;
-}
-
-static int run_bench(const char *scope, unsigned int nr)
+static int run_bench(const char *scope)
 {
 	u64 before = nr_kworkers(), peak = 0;
-	int ret;
+	unsigned int i;
+	int ret = 0;
 
-	ret = set_affn_scope(scope);
+	for (i = 0; i < nr_wqs && !ret; i++)
+		ret = set_affn_scope(i, scope);
 	if (ret == -EINVAL) {
 		pr_info("scope=%s missing\n", scope);
 		return 0;
 	}
-	if (!ret && bench_mode == MODE_CANCEL) {
-		ret = run_cancel();
-	} else {
-		if (!ret && warmup)
-			ret = run_threads(warmup, 0, &peak);
-		if (!ret)
-			ret = run_threads(wq_items, secs, &peak);
-	}
-	if (!ret || ret == -EIO)
-		report(scope, nr, before, peak);
+	if (!ret && warmup)
+		ret = run_threads(warmup, 0, &peak);
+	if (!ret)
+		ret = run_threads(wq_items, secs, &peak);
+	if (!ret)
+		report(scope, before, peak);
 	return ret;
 }
 
 static int run_all(void)
 {
-	unsigned int nr;
-	int i, ret;
+	int i, ret = 0;
 
-	for (nr = 0; nr < repeat; nr++) {
-		for (i = 0; i < nr_scopes; i++) {
-			/* forwards and backwards in turn, beginning with each */
-			int at = nr % 2 ? nr_scopes - 1 - i : i;
-
-			if (signal_pending(current))
-				return -EINTR;
-			ret = run_bench(scopes[(at + nr / 2) % nr_scopes], nr + 1);
-			if (ret)
-				return ret;
-		}
-	}
-	return 0;
+	for (i = 0; i < nr_scopes && !ret; i++)
+		ret = signal_pending(current) ? -EINTR : run_bench(scopes[i]);
+	return ret;
 }
 
 /* The threads are gone. Items that are still queued are not worth executing. */
@@ -895,44 +770,13 @@ static void free_bench(void)
 	for (i = 0; i < nr_threads && threads[i]; i++)
 		for (j = 0; j < window; j++)
 			cancel_work_sync(&threads[i]->items[j].work);
-	if (!IS_ERR_OR_NULL(scope_file))
-		filp_close(scope_file, NULL);
-	if (bench_wq)
-		destroy_workqueue(bench_wq);
+	for (i = 0; wqs && i < nr_wqs && wqs[i]; i++)
+		destroy_workqueue(wqs[i]);
+	kfree(wqs);
 	for (i = 0; i < nr_threads; i++)
 		kvfree(threads[i]);
 	kvfree(threads);
 	forget_workers();
-}
-
-/* the parts of a workqueue that are the same for all scopes */
-static int setup_workqueue(void)
-{
-	struct file *file;
-	char buf[16];
-	int ret;
-
-	bench_wq = alloc_workqueue(WQ_NAME, WQ_UNBOUND | WQ_SYSFS, max_active);
-	if (!bench_wq)
-		return -ENOMEM;
-	scope_file = open_attr("affinity_scope", O_RDWR);
-	if (IS_ERR(scope_file))
-		return PTR_ERR(scope_file);
-
-	file = open_attr("affinity_strict", O_WRONLY);
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	ret = write_attr(file, strict ? "1" : "0");
-	filp_close(file, NULL);
-	if (ret)
-		return ret;
-
-	file = open_attr("max_active", O_RDONLY);
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	ret = read_attr(file, buf, sizeof(buf)) ?: kstrtou64(buf, 10, &wq_max_active);
-	filp_close(file, NULL);
-	return ret;
 }
 
 static int setup_threads(void)
@@ -968,6 +812,26 @@ static int setup_threads(void)
 	return 0;
 }
 
+static int setup_workqueues(void)
+{
+	char name[32];
+	unsigned int i;
+
+	wqs = kcalloc(nr_wqs, sizeof(*wqs), GFP_KERNEL);
+	if (!wqs)
+		return -ENOMEM;
+	for (i = 0; i < nr_wqs; i++) {
+		wq_name(name, sizeof(name), i);
+		wqs[i] = alloc_workqueue("%s", WQ_UNBOUND | WQ_SYSFS, max_active, name);
+		if (!wqs[i])
+			return -ENOMEM;
+	}
+	/* Neighbours get different ones, and each gets work from all over the machine. */
+	for (i = 0; i < nr_threads; i++)
+		threads[i]->wq = wqs[i % nr_wqs];
+	return 0;
+}
+
 static int check_numbers(void)
 {
 	const struct {
@@ -984,7 +848,6 @@ static int check_numbers(void)
 		{ "sleep_us", sleep_us, 1, 250000 },
 		{ "max_active", max_active, 0, WQ_MAX_ACTIVE },
 		{ "warmup", warmup, -1, MAX_ITEMS },
-		{ "repeat", repeat, 1, 1000 },
 	};
 	int i;
 
@@ -1049,18 +912,19 @@ static int check_params(void)
 	if (ret)
 		return ret;
 
-	if (bench_mode == MODE_CANCEL) {
-		nr_threads = 1;
-		max_active = 1;
-	}
 	nr_cpus = cpumask_weight(&bench_cpus);
 	nr_threads = min(nr_threads ?: bench_mode == MODE_FANOUT ? 1 : nr_cpus, nr_cpus);
-	if (bench_mode == MODE_SERIAL || bench_mode == MODE_CHAIN || bench_mode == MODE_CANCEL)
+	if (bench_mode == MODE_SERIAL || bench_mode == MODE_CHAIN)
 		window = 1;
+	if (!nr_wqs || nr_wqs > nr_threads) {
+		pr_err("nr_wqs=%u is not in 1 to %u, for %u threads\n", nr_wqs, nr_threads,
+		       nr_threads);
+		return -EINVAL;
+	}
 	/* Only in mode sleep the limit is what is measured. */
 	if (!window)
 		window = bench_mode == MODE_SLEEP ? BENCH_WINDOW :
-			bench_window(max_active, nr_threads);
+			bench_window(max_active, DIV_ROUND_UP(nr_threads, nr_wqs));
 	if (window > MAX_IN_FLIGHT / nr_threads) {
 		pr_err("window=%u is not in 0 to %u, for %u threads\n", window,
 		       MAX_IN_FLIGHT / nr_threads, nr_threads);
@@ -1080,7 +944,7 @@ static int __init test_workqueue_init(void)
 		return ret;
 	clock_ns = measure_clock();
 
-	ret = setup_threads() ?: setup_workqueue() ?: run_all();
+	ret = setup_threads() ?: setup_workqueues() ?: run_all();
 	free_bench();
 	return ret;
 }

@@ -2,8 +2,8 @@
 """Measure unbound workqueues on this very machine, with the kernel that it runs, as root.
 
 Is it you? The kernel needs no patch. Builds test_workqueue against the headers of the
-running kernel, loads it for each mode in turn, as often as asked for, and ends with a
-verdict. Where the shard size can be changed, it is swept and put back; where perf can, it
+running kernel, loads it for each mode in turn, as often as asked for, each time with the
+scopes in another order, and ends with a verdict. Where the shard size can be changed, it is swept and put back; where perf can, it
 says where the cycles go. The results are stored in a file that `wqlab report` reads.
 
 The verdict compares the throughput of mode `serial` in the scope `cache`, where all CPUs of
@@ -47,7 +47,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wqlab import perf
-from wqlab.module import MEASURED, MODES, rows_of, words
+from wqlab.module import MEASURED, MODES, rows_of, turned, words
 from wqlab.options import names, numbers, output, positive
 from wqlab.perf import Blind
 from wqlab.places import ROOT
@@ -224,11 +224,15 @@ class Instrument:
     host: Host
     loader: list[str]
 
-    def measure(self, what: Run, around: Callable[[list[str]], Done] | None = None) -> list[Row]:
-        """Load it with these parameters, which makes the run, and unload it."""
+    def measure(
+        self, what: Run, number: int = 1, around: Callable[[list[str]], Done] | None = None
+    ) -> list[Row]:
+        """Load it with these parameters, for the time `number`, which makes the run, and unload
+        it."""
         log = Log(self.host)
+        run_now = turned(what, number)
         try:
-            command = [*self.loader, *words(what).split()]
+            command = [*self.loader, *words(run_now).split()]
             done = around(command) if around else run(command, limit=LOAD_LIMIT)
             said = list(log.lines())
         finally:
@@ -241,7 +245,7 @@ class Instrument:
             why = [line for line in said if line.startswith(f"{MODULE}: ") and "=" in line]
             text = (done.output.splitlines() or ["no message"])[-1]
             raise Problem(explain(text, why[-1:]))
-        return rows_of(what, said)
+        return sorted(rows_of(run_now, said), key=lambda row: MEASURED.index(row.scope))
 
     def unload(self) -> None:
         if (self.host.root / "sys/module" / MODULE).exists():
@@ -325,7 +329,7 @@ def under_perf(instrument: Instrument, what: Run, out: Path) -> tuple[Perf, list
             return Done(0, done.output)
 
         try:
-            rows[:] = instrument.measure(what, around)
+            rows[:] = instrument.measure(what, around=around)
         except Problem:
             done = done if done.status else Done(1, f"{MODULE} gave no results under perf")
         if done.status:
@@ -644,7 +648,7 @@ def measure(args: argparse.Namespace, host: Host, temporary: Path) -> int:
                 if seen.why_not:
                     say(f"perf: {seen.why_not}")
             else:
-                rows = instrument.measure(job.run)
+                rows = instrument.measure(job.run, job.number)
         except Problem as error:
             text = str(error)
         seconds = round(time.monotonic() - started, 1)

@@ -12,7 +12,7 @@ MEASURED = SCOPES[:-1]  # the default is one of these
 LISTS = ("scopes",)
 TEXTS = ("mode", "cpus")
 # As runs and rows call them, and the module, which has mainline's names.
-NAMES = {"threads": "nr_threads", "items": "wq_items"}
+NAMES = {"threads": "nr_threads", "items": "wq_items", "wqs": "nr_wqs"}
 
 
 def words(run: Run) -> str:
@@ -21,6 +21,18 @@ def words(run: Run) -> str:
         f"{NAMES.get(key, key)}={','.join(value) if isinstance(value, list) else value}"
         for key, value in run.items()
     )
+
+
+def turned(run: Run, number: int) -> Run:
+    """As it is made for the time `number`, from 1: with its scopes forwards and backwards in turn,
+    beginning with each, as kworkers that one leaves idle are there for the next."""
+    scopes = run.get("scopes")
+    if not isinstance(scopes, list) or not scopes:
+        return run
+    begin, back = divmod((number - 1) % (2 * len(scopes)), 2)
+    order = scopes[::-1] if back else scopes
+    begin = -begin if back else begin
+    return {**run, "scopes": order[begin:] + order[:begin]}
 
 
 def parse_words(text: str) -> Run:

@@ -4,7 +4,7 @@
  * flushed, which waits behind what is pending, and grabbed, which takes that away. Then an
  * item of the same pool starts, so that a worker runs all that is on the worklist.
  *
- * When anything is written to the parameter run, this is tried for each kind of workqueue,
+ * When 1 is written to the parameter run, this is tried for each kind of workqueue,
  * way to flush and way to grab, and each logs
  *
  *   wqflush: KIND FLUSH GRAB waits|early|hangs
@@ -12,6 +12,16 @@
  * The kinds are named after where the pending item is: inactive, as the limit is reached,
  * or on the worklist. For unbound_worklist, one CPU's workers must be those of workqueue
  * wqflush_one: write 1 to its cpumask in sysfs. Two CPUs are needed, 0 and another one.
+ *
+ * Does a flush end when the item that it waits for is cancelled? The item waits for one of
+ * another pool, as the limit is reached, and nothing else happens on its own pool. Kernels from
+ * 6.9 on hang that don't kick the pool then. When other_pool is written to the parameter run,
+ * this is tried, and logged as
+ *
+ *   wqflush: other_pool flush_work cancel ends|hangs
+ *
+ * CPU 0 and the last one must be of one node, and have pools of their own: write cpu to
+ * affinity_scope of workqueue wqflush_two.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -55,6 +65,7 @@ static const struct kind {
 static const char * const flushes[] = { "flush_work", "flush_delayed_work" };
 static const char * const grabs[] = { "cancel", "cancel_sync", "disable", "modify" };
 
+static struct workqueue_struct *two;
 static struct workqueue_struct *wqs[ARRAY_SIZE(kinds)];
 static struct workqueue_struct *others[ARRAY_SIZE(kinds)];	/* for what kicks the pool */
 
@@ -116,17 +127,17 @@ static int cancel_fn(void *arg)
 }
 
 /* on a CPU that X doesn't need; it waits until it is told to go on */
-static bool start(int (*fn)(void *), struct trial *t)
+static bool start(int (*fn)(void *), void *arg)
 {
-	return !IS_ERR(kthread_run_on_cpu(fn, t, cpumask_last(cpu_online_mask), "wqflush/%u"));
+	return !IS_ERR(kthread_run_on_cpu(fn, arg, cpumask_last(cpu_online_mask), "wqflush/%u"));
 }
 
 /* a barrier is linked behind what is pending, or no longer, in time */
-static bool await_barrier(struct trial *t, bool there)
+static bool await_barrier(struct work_struct *work, bool there)
 {
 	ktime_t end = ktime_add_ms(ktime_get(), LIMIT_MS);
 
-	while (!(READ_ONCE(*work_data_bits(&t->x.work)) & WORK_STRUCT_LINKED) == there) {
+	while (!(READ_ONCE(*work_data_bits(work)) & WORK_STRUCT_LINKED) == there) {
 		if (ktime_after(ktime_get(), end))
 			return false;
 		cpu_relax();
@@ -142,7 +153,7 @@ static bool grab(struct trial *t, const char *how)
 		return cancel_delayed_work(&t->x);
 	if (how == grabs[1]) {
 		complete(&t->cancel_now);
-		return await_barrier(t, false);
+		return await_barrier(&t->x.work, false);
 	}
 	if (how == grabs[2])
 		return disable_delayed_work(&t->x);
@@ -185,7 +196,7 @@ static bool flush_returns(struct trial *t, int i, const char *how)
 		preempt_disable();
 	queue_delayed_work_on(0, wqs[i], &t->x, 0);
 	complete(&t->flush_now);
-	t->grabbed = await_barrier(t, true) && grab(t, how);
+	t->grabbed = await_barrier(&t->x.work, true) && grab(t, how);
 	queue_work_on(0, others[i], &t->y);
 	if (atomic)
 		preempt_enable();
@@ -232,6 +243,68 @@ static const char *try(int i, const char *flush, const char *how)
 	return verdict;
 }
 
+/* two items, of which the second waits for the first */
+struct pair {
+	struct work_struct	first;
+	struct work_struct	second;
+	struct completion	started;
+	struct completion	release;
+	struct completion	flush_now;
+	struct completion	flushed;
+};
+
+static void first_fn(struct work_struct *work)
+{
+	struct pair *p = container_of(work, struct pair, first);
+
+	complete(&p->started);
+	wait_for_completion(&p->release);
+}
+
+static int flush_second_fn(void *arg)
+{
+	struct pair *p = arg;
+
+	wait_for_completion(&p->flush_now);
+	flush_work(&p->second);
+	complete(&p->flushed);
+	return 0;
+}
+
+static const char *try_other_pool(void)
+{
+	int last = cpumask_last(cpu_online_mask);
+	struct pair *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	bool cancelled, ends;
+
+	if (!p)
+		return "untried";
+	INIT_WORK(&p->first, first_fn);
+	INIT_WORK(&p->second, y_fn);
+	init_completion(&p->started);
+	init_completion(&p->release);
+	init_completion(&p->flush_now);
+	init_completion(&p->flushed);
+	if (!start(flush_second_fn, p)) {
+		kfree(p);
+		return "untried";
+	}
+	queue_work_on(0, two, &p->first);
+	wait_for_completion(&p->started);
+	queue_work_on(last, two, &p->second);
+	complete(&p->flush_now);
+	cancelled = await_barrier(&p->second, true) && cancel_work(&p->second);
+	complete(&p->release);
+	ends = wait_for_completion_timeout(&p->flushed, msecs_to_jiffies(LIMIT_MS));
+	if (!ends) {
+		queue_work_on(last, two, &p->second);	/* kicks the pool */
+		wait_for_completion(&p->flushed);
+	}
+	flush_workqueue(two);
+	kfree(p);
+	return !cancelled ? "untried" : ends ? "ends" : "hangs";
+}
+
 static int run(const char *val, const struct kernel_param *kp)
 {
 	const char *verdict;
@@ -239,6 +312,10 @@ static int run(const char *val, const struct kernel_param *kp)
 
 	if (!wqs[ARRAY_SIZE(kinds) - 1])
 		return -EBUSY;
+	if (sysfs_streq(val, "other_pool")) {
+		pr_info("other_pool %s %s %s\n", flushes[0], grabs[0], try_other_pool());
+		return 0;
+	}
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		for (flush = 0; flush < ARRAY_SIZE(flushes); flush++)
 			for (how = 0; how < ARRAY_SIZE(grabs); how++) {
@@ -258,7 +335,7 @@ static int run(const char *val, const struct kernel_param *kp)
 
 static const struct kernel_param_ops run_ops = { .set = run };
 module_param_cb(run, &run_ops, NULL, 0200);
-MODULE_PARM_DESC(run, "written: try all");
+MODULE_PARM_DESC(run, "written: try all, or with other_pool that alone");
 
 static void wqflush_exit(void)
 {
@@ -270,6 +347,8 @@ static void wqflush_exit(void)
 		if (others[i] && others[i] != wqs[i])
 			destroy_workqueue(others[i]);
 	}
+	if (two)
+		destroy_workqueue(two);
 }
 
 static int __init wqflush_init(void)
@@ -278,6 +357,9 @@ static int __init wqflush_init(void)
 
 	if (cpumask_last(cpu_online_mask) == 0)
 		return -ENODEV;
+	two = alloc_workqueue("wqflush_two", WQ_UNBOUND | WQ_SYSFS, 1);
+	if (!two)
+		return -ENOMEM;
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
 		const struct kind *kind = &kinds[i];
 
@@ -300,5 +382,5 @@ static int __init wqflush_init(void)
 
 module_init(wqflush_init);
 module_exit(wqflush_exit);
-MODULE_DESCRIPTION("Tells whether a flush returns while the work item executes");
+MODULE_DESCRIPTION("Tells whether a flush returns while the work item executes, or hangs");
 MODULE_LICENSE("GPL");

@@ -16,8 +16,7 @@ STOCK = [scope for scope in SCOPES if scope != LACKING]
 LOAD = "run wq_items=200"
 ONLY_LACKING = f"run scopes={LACKING} wq_items=200"
 RUNS = {LOAD: "serial"} | {run(mode): mode for mode in MODES}
-CANCEL = "run mode=cancel scopes=cpu wq_items=200"
-COMMANDS = [*RUNS, ONLY_LACKING, CANCEL]
+COMMANDS = [*RUNS, ONLY_LACKING]
 pytestmark = pytest.mark.needs(
     Boot(MACHINE.name, "module", DebianKernel(), commands="\n".join([*COMMANDS, ""]))
 )
@@ -53,17 +52,6 @@ def test_a_run_of_the_missing_scope_only(record: Record) -> None:
     """It has nothing to show, and has not failed."""
     lines = sections(record.lines)[ONLY_LACKING]
     assert lines == ["result ok", MISSING]
-
-
-def test_flush_hangs(record: Record) -> None:
-    """On a kernel without the fix, and the module says so."""
-    lines = sections(record.lines)[CANCEL]
-    row, *_ = rows(lines)  # insmod tries twice
-    if row["lost"] == "0":
-        pytest.skip("this kernel has the fix")
-    assert one(lines, "result") == "Input/output error"
-    assert row["lost"] == "1"
-    assert any("had not ended after 5 seconds" in line for line in lines)
 
 
 def test_nothing_is_left(record: Record) -> None:

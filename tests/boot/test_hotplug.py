@@ -128,7 +128,7 @@ CASES = (
         3,
         (11, 6, 8, 10, 7, 9),
         scope="numa",
-        more=("where scopes=numa strict=1 cpus=6-11",),
+        more=("where scopes=numa cpus=6-11",),
     ),
     Case("added", NODES, late=(11, 6, 4, 9, 5, 10, 7, 8), present=4, tier="full"),
 )

@@ -37,7 +37,10 @@ BOOTS = {
     if gate.machine
 }
 QUICK = (TEST, DEBUG)
-SUITES = {"workqueue", "workqueue_wakeups", "test_workqueue"}
+SUITES = {
+    *(f"workqueue_{part}" for part in ("wakeups", "pods", "max_active", "picked", "shards")),
+    "test_workqueue",
+}
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 """The test_workqueue module: its modes, its parameters, and how its runs are ended.
 
 Seen failing, each against a module that was broken on purpose: latencies from when an item was
-queued, scopes always in the same order, workers that are not noted, no warm-up, items that are
+queued, workers that are not noted, no warm-up, items that are
 queued at once in place of at their rate, a number of seconds that is ignored, a workqueue that is
 not destroyed, threads that queue an item less, no CPU time, threads and items that go on when a
-run is stopped (test_end), a wait that a signal of the freezer ends.
+run is stopped (test_end), a wait that a signal of the freezer ends, threads that all queue on the
+first workqueue, a second workqueue that is left, or that doesn't get the scope.
 """
 
 import re
@@ -56,7 +57,7 @@ BAD = {
     "scopes=": "one of cpu, smt,",
     "scopes=cachefoo": "one of cpu, smt, cache_shard, cache, numa, system, default",
     "scopes=cpu,burst": "one of cpu, smt,",
-    "mode=burs": "one of serial, burst, fanout, sleep, chain, rate, cancel",
+    "mode=burs": "one of serial, burst, fanout, sleep, chain, rate",
     "mode=": "one of serial",
     "nr_threads=-1": None,
     "cpus=x": f"from 0 to {CPUS - 1}",
@@ -74,12 +75,13 @@ BAD = {
     "sleep_us=0": "in 1 to 250000",
     "sleep_us=250001": "in 1 to 250000",
     "max_active=99999": "in 0 to ",
-    "strict=2": None,
     "spread=-1": None,
     "warmup=-2": "in -1 to 100000000",
     "warmup=100000001": "in -1 to 100000000",
-    "repeat=0": "in 1 to 1000",
-    "repeat=1001": "in 1 to 1000",
+    "nr_wqs=-1": None,
+    "nr_wqs=0": f"in 1 to {CPUS}, for {CPUS} threads",
+    "nr_wqs=3": f"in 1 to {CPUS}, for {CPUS} threads",
+    "mode=fanout nr_wqs=2": "in 1 to 1, for 1 threads",
 }
 
 
@@ -128,20 +130,24 @@ def run(mode: str) -> str:
 LOAD = "run wq_items=50 nr_threads=99"  # mainline's names, and as many as there are
 SETTINGS = [
     "run scopes=numa wq_items=7",
-    "run scopes=cpu,cache,system repeat=4 wq_items=10",
-    "run scopes=cpu cpus=1 wq_items=10 strict=1",
+    "run scopes=cpu,cache,system nr_wqs=2 wq_items=10",
+    "run scopes=cpu cpus=1 wq_items=10",
     "run scopes=cpu nr_threads=1 wq_items=10 warmup=10 work_ns=1000",
     "run scopes=cache mode=fanout spread=0 wq_items=100",
     "run scopes=default wq_items=10",
 ]
-ORDERS = {4: ["cpu cache system", "system cache cpu", "cache system cpu", "cpu system cache"]}
 SECONDS = "run mode=burst scopes=cpu secs=1"
 RATE = "run mode=rate scopes=cpu nr_threads=1 secs=2 rate=50 warmup=0"
 BLOCKED = "run mode=rate scopes=cpu nr_threads=1 wq_items=40 rate=1000 window=1 max_active=1"
 BLOCKED += " work_ns=4000000 warmup=0"
-CANCEL = "run mode=cancel scopes=cpu,cache wq_items=20"
+# One item of each workqueue runs at a time, and all of them together in the pool of one.
+WQS = [
+    "run mode=sleep scopes=cache,cpu wq_items=20 window=4 max_active=1 warmup=0",
+    "run mode=sleep scopes=cache,cpu wq_items=20 window=4 max_active=1 warmup=0 nr_wqs=2",
+]
+WINDOW = "run mode=burst scopes=cache wq_items=20 max_active=6 nr_wqs=2"
 FREEZE = "freeze scopes=cpu wq_items=1000 mode=rate rate=500 warmup=0"
-RUNS = boot(LOAD, *map(run, MODES), *SETTINGS, SECONDS, RATE, BLOCKED, CANCEL, FREEZE)
+RUNS = boot(LOAD, *map(run, MODES), *SETTINGS, SECONDS, RATE, BLOCKED, *WQS, WINDOW, FREEZE)
 
 
 def numbers(row: dict[str, str]) -> dict[str, int]:
@@ -204,18 +210,15 @@ class TestRows:
         given = dict(word.split("=") for word in command.split()[1:])
         cpus = 1 if "cpus" in given or given.get("mode") == "fanout" else CPUS
         threads = int(given.get("nr_threads", cpus))
-        repeat = int(given.get("repeat", 1))
         found = rows(lines)
-        orders = ORDERS.get(repeat, [given["scopes"].replace(",", " ")])
-        assert [(row["repeat"], row["scope"]) for row in found] == [
-            (str(nr), scope) for nr, order in enumerate(orders, 1) for scope in order.split()
-        ]
+        assert [row["scope"] for row in found] == given["scopes"].split(",")
         for row in found:
             assert row["mode"] == given.get("mode", "serial")
             assert row["threads"] == str(threads)
             assert row["items"] == str(threads * int(given["wq_items"]))
             assert row["warmup"] == given.get("warmup", str(int(given["wq_items"]) // 10))
-            for key in ("strict", "work_ns", "spread"):
+            assert row["wqs"] == given.get("nr_wqs", "1")
+            for key in ("work_ns", "spread"):
                 assert row[key] == given.get(key, "0")
 
     def test_seconds(self, record: Record) -> None:
@@ -243,13 +246,22 @@ class TestRows:
         assert number["start_max_ns"] >= 39 * 3_000_000
         assert number["start_p50_ns"] >= 19 * 3_000_000
 
-    def test_cancel(self, record: Record) -> None:
-        """A flush ends when the item is cancelled that it waits for."""
-        lines = sections(record.lines)[CANCEL]
-        assert one(lines, "result") == "ok"
-        assert [row["scope"] for row in rows(lines)] == ["cpu", "cache"]
-        for row in rows(lines):
-            assert (row["items"], row["lost"], row["max_active"]) == ("20", "0", "1")
+    def test_several_workqueues(self, record: Record) -> None:
+        """Each has a limit of its own, and the scope that was asked for."""
+        for nr_wqs, command in enumerate(WQS, 1):
+            lines = sections(record.lines)[command]
+            assert one(lines, "result") == "ok"
+            for row in rows(lines):
+                number = numbers(row)
+                assert (number["wqs"], number["max_active"]) == (nr_wqs, 1)
+                assert number["items"] == 20 * CPUS and number["lost"] == 0
+                assert number["running_peak"] == nr_wqs
+            assert [row["pools"] for row in rows(lines)] == ["1", str(CPUS)]
+
+    def test_window_is_that_of_each_workqueue(self, record: Record) -> None:
+        """By default as many items as can be active, of the one thread that each has."""
+        [row] = rows(sections(record.lines)[WINDOW])
+        assert row["window"] == "6"
 
     def test_freezing_does_not_end_it(self, record: Record) -> None:
         lines = sections(record.lines)[FREEZE]

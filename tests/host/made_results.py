@@ -96,10 +96,9 @@ class Maker:
         values |= {
             "running_peak": 8 if mode == "sleep" else 0,
             "max_active": 8 if mode == "sleep" else 1024,
-            "repeat": 1,
         }
         values |= {"clock_ns": 25, "window": 1 if mode == "serial" else 32, "work_ns": 0}
-        values |= {"sleep_us": 1000 if mode == "sleep" else 0, "strict": 0, "spread": 0}
+        values |= {"sleep_us": 1000 if mode == "sleep" else 0, "spread": 0, "wqs": 1}
         return Row(scope, mode, values=values)
 
     def locked(self, kernel: str, scope: str, mode: str) -> Row:

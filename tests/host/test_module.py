@@ -2,17 +2,17 @@
 """test_workqueue's lines and parameters.
 
 Seen failing: with a parser that takes any line with a scope; with rows_of() that does not look at
-the mode, the scopes or the number of items; with a scope more in lib/test_workqueue.h; and with
-parse_words() that leaves scopes a string.
+the mode, the scopes or the number of items; with a scope more in lib/test_workqueue.h; with
+parse_words() that leaves scopes a string; and with scopes that only go backwards.
 """
 
 import re
 
 import pytest
 
-from wqlab.module import MODES, SCOPES, parse_row, parse_words, rows_of, words
+from wqlab.module import MODES, SCOPES, parse_row, parse_words, rows_of, turned, words
 from wqlab.places import ROOT
-from wqlab.results import ResultsError, Row
+from wqlab.results import ResultsError, Row, Run
 
 VALUES = {"threads": 2, "items": 100, "items_per_sec": 5000, "lost": 0, "twice": 0}
 RUN = {"mode": "serial", "scopes": ["cpu", "cache"], "items": 50}
@@ -54,6 +54,22 @@ def test_words() -> None:
             parse_words(bad)
 
 
+def test_scopes_are_turned() -> None:
+    """Each comes first as often as last, and the run itself stays as it is."""
+    run: Run = {"mode": "serial", "scopes": ["cpu", "cache", "system"]}
+    assert [words(turned(run, number)).partition("scopes=")[2] for number in range(1, 8)] == [
+        "cpu,cache,system",
+        "system,cache,cpu",
+        "cache,system,cpu",
+        "cpu,system,cache",
+        "system,cpu,cache",
+        "cache,cpu,system",
+        "cpu,cache,system",
+    ]
+    assert run == {"mode": "serial", "scopes": ["cpu", "cache", "system"]}
+    assert turned({"mode": "serial"}, 2) == {"mode": "serial"}
+
+
 def test_rows_of() -> None:
     """In the order that was asked for; other lines are passed over."""
     said = ["insmod: loaded", line("cpu"), line("cache")]
@@ -83,6 +99,6 @@ def test_what_is_not_of_the_run(said: list[str], message: str) -> None:
 
 def test_names_are_those_of_the_module() -> None:
     module = (ROOT / "lib/test_workqueue.c").read_text()
-    for name, known in (("SCOPES", SCOPES), ("MODES", (*MODES, "rate", "cancel"))):
+    for name, known in (("SCOPES", SCOPES), ("MODES", (*MODES, "rate"))):
         text = re.search(rf'#define {name}\s+"(.*)"', module)
         assert text and tuple(text[1].split(", ")) == known

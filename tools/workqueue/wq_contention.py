@@ -3,50 +3,49 @@
 """
 Show which locks of workqueues are held and waited for the most
 
-This is a drgn script. It reads the locks of a running kernel (as root) again and
-again, and changes nothing:
+This is a drgn script. It samples the locks of a running kernel (as root), and changes
+nothing:
 
     drgn wq_contention.py [--for SECONDS] [--interval SECONDS] [--top N] [--json]
     drgn wq_contention.py --bpf [--for SECONDS] [--top N] [--json]
 
-A line for each pool->lock, the one with the most waiting first, and for the lock of
-each node of an unbound workqueue, under which slots of max_active are passed on:
+It prints a line for each pool->lock that was held at least once, the one that was
+waited for the most first. It also shows the lock of each node of an unbound workqueue,
+under which slots of max_active are passed on:
 
-  LOCK        pool N, or the workqueue and its node; node -1 for pools of no node
+  LOCK        pool N, or the workqueue and its node; node -1 is for pools of no node
   HELD        share of the samples in which it was held, in percent
-  WAITED      in which somebody waited for it, with the interval that the real
+  WAITED      share in which somebody waited for it, with the interval that the real
               share is in with a probability of 95 % (Wilson's)
   QUEUE       how many waited on average when somebody did
   IDLE, BUSY  workers of the pool
   ITEMS       work items on its worklist
-  WORKQUEUES  that use it, of which work items were seen there first
+  WORKQUEUES  the workqueues that use it, those whose work items were seen there first
 
-The lines are the locks that were held at least once. On a terminal they are shown
-anew each second, elsewhere at the end. Without --for it goes on until Ctrl-C. A
-dump is a single sample.
+On a terminal, the lines are updated each second, otherwise they are printed at the
+end. Without --for, sampling goes on until Ctrl-C. A dump gives a single sample.
 
-A sample is the lock's word (qspinlock: the locked byte, the pending bit and the tail
-of the queue), so it tells nothing of what a lock is held for. The locks are read one
-after the other, and each is taken to be independent of the last time: a lock that is
-held for longer than the interval has too narrow an interval of error. The last line
-says what the sampling itself took. Reading a lock also takes its cache line away from
-whoever is about to take it.
+A sample is the lock word (qspinlock: the locked byte, the pending bit and the tail of
+the queue), so it doesn't tell what a lock is held for. The locks are read one after the
+other. Each sample is taken to be independent of the previous one, so if a lock is held
+for longer than the interval between samples, the error is larger than shown. The last
+line shows how much time the sampling itself took. Reading a lock also takes its cache
+line away from whoever is about to take the lock.
 
-With --bpf each wait is counted instead, however short. In place of HELD to QUEUE there
-are
+With --bpf, each wait is counted, however short. In place of HELD to QUEUE, there are
 
-  WAITS   how many there were
-  WAITED  how long they took together, in percent of the time: 250 is two and a half
-          CPUs that did nothing else
-  MEAN    how long one took, in microseconds
-  SHARE   of the time that CPUs waited for any spinlock at all, in percent
+  WAITS   how many waits there were
+  WAITED  how long they took in total, in percent of the time: 250 means two and a half
+          CPUs that did nothing but wait
+  MEAN    how long one took on average, in microseconds
+  SHARE   percentage of the time that CPUs waited for any spinlock
 
-This takes bpftrace, as root, and a kernel with BPF and the tracepoints contention_begin
-and contention_end (5.19 on). A CPU that is the only one to wait for a lock (the pending
-bit) is not told of, unless spinlocks are paravirtualised. Two BPF programs run at each
-wait; the last line says how many there were. What is shown is of whole seconds.
+This needs bpftrace, root, and a kernel with BPF and the tracepoints contention_begin and
+contention_end (5.19 and later). If only one CPU waits for a lock (the pending bit), there
+is no event, unless spinlocks are paravirtualised. Two BPF programs run for each wait. The
+last line shows how many waits there were. The figures cover whole seconds.
 
-Exit status: 0 done, 2 there is nothing to say, with the reason.
+Exit status: 0 if done, 2 if nothing could be measured, with the reason.
 """
 
 import argparse
@@ -106,11 +105,11 @@ NO_DEBUG_INFO = (
 
 
 class Unknown(Exception):
-    """One line on why nothing can be said."""
+    """Nothing can be measured; the message is one line on why."""
 
 
 def wilson(hits: int, samples: int) -> tuple[float, float]:
-    """The interval of a share of which so many samples were hits."""
+    """95 % interval of the real share, given hits out of samples (Wilson's)."""
     if not samples:
         return 0.0, 1.0
     share = hits / samples
@@ -122,7 +121,7 @@ def wilson(hits: int, samples: int) -> tuple[float, float]:
 
 @dataclass
 class Lock:
-    """A lock, and how it was found in how many samples."""
+    """A lock, and in how many samples it was held and waited for."""
 
     name: str
     address: int
@@ -137,7 +136,7 @@ class Lock:
 
 @dataclass
 class Pool:
-    """What is known of a pool beside its lock."""
+    """What is shown of a pool besides its lock."""
 
     idle: int = 0
     busy: int = 0
@@ -146,7 +145,7 @@ class Pool:
 
 
 class Locks:
-    """The locks that there are, each by its address."""
+    """All locks of interest, by address."""
 
     header: str  # of what cells() gives
 
@@ -166,7 +165,7 @@ class Locks:
         self.find()
 
     def find(self) -> None:
-        """The locks that there are now, with what is known of those that there were."""
+        """The locks that exist now. Keeps the counts of those that existed before."""
         found: dict[int, Lock] = {}
         nr_nodes = self.prog["nr_node_ids"].value_() if "nr_node_ids" in self.prog else 1
 
@@ -199,7 +198,7 @@ class Locks:
         self.locks = found
 
     def pool_of(self, lock: Lock) -> Pool:
-        """Of now; what has gone has nothing."""
+        """The current state of a lock's pool, empty if the pool is gone."""
         if not lock.pool:
             return Pool()
         try:
@@ -232,7 +231,7 @@ class Locks:
         raise NotImplementedError
 
     def fields(self, lock: Lock) -> dict[str, object]:
-        """As cells(), for JSON."""
+        """Like cells(), but for JSON."""
         raise NotImplementedError
 
     def table(self, top: int) -> Iterator[str]:
@@ -259,7 +258,7 @@ class Locks:
 
 
 class Sampler(Locks):
-    """Reads locks."""
+    """Samples lock words."""
 
     header = f"{'HELD':>6} {'WAITED':>6} {'95 %':>13} {'QUEUE':>6}"
 
@@ -278,13 +277,13 @@ class Sampler(Locks):
                 self.nodes[cpu] = [node.mcs for node in per_cpu(prog["qnodes"], cpu)]
 
     def is_word(self, word: int) -> bool:
-        """Whether a lock can have it. What was freed meanwhile may hold anything."""
+        """Whether this can be a lock word. A lock that was freed meanwhile may read as anything."""
         cpu = (word >> TAIL_SHIFT + IDX_BITS) - 1
         return not word & UNUSED and (cpu in self.cpus or not word >> TAIL_SHIFT)
 
     def waiting(self, word: int) -> int:
-        """How many wait for a lock with this word. Each node points to the one behind it, and the
-        tail says which is the last."""
+        """How many wait for a lock with this word. Each node of the queue points to the next one,
+        and the tail names the last one."""
         count = int(bool(word & PENDING))
         tail = word >> TAIL_SHIFT
         if not tail:
@@ -347,7 +346,7 @@ class Sampler(Locks):
 
 
 class Tracer(Locks):
-    """Takes what BPF has counted for all spinlocks."""
+    """Gets the waits for all spinlocks that BPF has counted."""
 
     header = f"{'WAITS':>9} {'WAITED':>7} {'MEAN':>8} {'SHARE':>6}"
 
@@ -358,7 +357,7 @@ class Tracer(Locks):
         self.waits = self.wait_ns = 0  # of all locks, since the first
 
     def take(self, counted: dict[int, tuple[int, int]], now: int) -> None:
-        """What has been counted until then."""
+        """Take over the counts up to that time."""
         self.find()
         for address, (waits, wait_ns) in counted.items():
             before = self.counted.get(address, (0, 0))
@@ -371,7 +370,7 @@ class Tracer(Locks):
 
     @property
     def elapsed(self) -> float:
-        """Seconds."""
+        """Time covered, in seconds."""
         return (self.last_ns - self.first_ns) / 1e9
 
     def overhead(self) -> str:
@@ -392,12 +391,12 @@ class Tracer(Locks):
 
 
 def show(locks: Locks, top: int, overhead: str) -> None:
-    """In place of what the terminal shows."""
+    """Replace the table on the terminal."""
     print("\x1b[H\x1b[J" + "\n".join([*locks.table(top), "", overhead]), flush=True)
 
 
 def watch(sampler: Sampler, live: bool, seconds: float | None, interval: float, top: int) -> float:
-    """Sample, and show it on a terminal; the seconds that it took."""
+    """Sample, showing the table on a terminal. Return the seconds that it took."""
     began = shown = time.monotonic()
     try:
         while True:
@@ -421,7 +420,7 @@ def watch(sampler: Sampler, live: bool, seconds: float | None, interval: float, 
 
 
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """What it prints."""
+    """The output of a process, line by line."""
     pipe, rest = process.stdout, b""
     while select.select([pipe], [], [], BPF_LIMIT)[0]:
         text = os.read(pipe.fileno(), 1 << 16)
@@ -433,7 +432,7 @@ def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
 
 
 def trace(tracer: Tracer, seconds: float | None, top: int) -> None:
-    """Have waits counted, and show them on a terminal."""
+    """Have BPF count waits, showing the table on a terminal."""
     keys = dict.fromkeys(("BPFTRACE_MAP_KEYS_MAX", "BPFTRACE_MAX_MAP_KEYS"), str(MAX_KEYS))
     with tempfile.TemporaryFile("w+") as errors:
         try:
@@ -490,14 +489,18 @@ def main(prog: drgn.Program | None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--for", dest="seconds", type=positive, metavar="SECONDS", help="how long (until Ctrl-C)"
+        "--for", dest="seconds", type=positive, metavar="SECONDS", help="stop after that time"
     )
     parser.add_argument(
-        "--interval", type=positive, default=0.01, metavar="SECONDS", help="between samples (0.01)"
+        "--interval",
+        type=positive,
+        default=0.01,
+        metavar="SECONDS",
+        help="time between samples (0.01)",
     )
-    parser.add_argument("--bpf", action="store_true", help="count waits, by bpftrace")
+    parser.add_argument("--bpf", action="store_true", help="count each wait, with bpftrace")
     parser.add_argument("--top", type=int, default=20, metavar="N", help="locks to show (20)")
-    parser.add_argument("--json", action="store_true", help="the end as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     args = parser.parse_args()
     try:
         if not prog:

@@ -1,7 +1,7 @@
 #!/usr/bin/env drgn
 # SPDX-License-Identifier: GPL-2.0
 """
-Check that workqueues are laid out and counted as they should be
+Check whether the layout and the counts of workqueues are right
 
 This is a drgn script. It reads a running kernel (as root) or a dump, and changes
 nothing:
@@ -9,41 +9,42 @@ nothing:
     drgn wq_verify.py [--json]
     drgn -c VMCORE -s VMLINUX wq_verify.py [--json]
 
-A line for each check:
+It prints a line for each check:
 
   pods       every possible CPU is in exactly one pod of each affinity scope
   siblings   SMT siblings are in the same pod
-  llc        no pod of cache and cache_shard has CPUs of two last-level caches, and
-             those of one are together in cache
-  node       no pod of cache_shard and numa has CPUs of two NUMA nodes
-  clusters   a cluster of no more than cache_shard_size cores is in one shard
-  shards     each last-level cache has as many shards as it should, of even sizes
-  late       CPUs that were never online share no pod with others, and what the
-             kernel has noted of those which were is what it knows of them now
-  isolated   isolated CPUs are in no unbound workqueue, unless asked for
-  pools      each workqueue uses, on each online CPU, the pool of that CPU's pod,
-             and workers may run on the CPUs of their pool
-  workers    lists and counts of workers agree with each other and with what each
-             worker says of itself
-  items      so do those of work items
+  llc        no pod of cache or cache_shard has CPUs of two last-level caches, and
+             all CPUs of a last-level cache are in the same pod of cache
+  node       no pod of cache_shard or numa has CPUs of two NUMA nodes
+  clusters   a cluster of up to cache_shard_size cores is in a single shard
+  shards     each last-level cache has the right number of shards, of even sizes
+  late       CPUs that were never online share no pod with CPUs that were, other than
+             pods of numa and system; what the kernel recorded about the latter matches
+             what it knows now
+  isolated   no unbound workqueue uses isolated CPUs, unless told to
+  pools      on each online CPU, each workqueue uses the pool of that CPU's pod, and
+             workers may run on the CPUs of their pool
+  workers    lists and counts of workers match each other and the state of each worker
+  items      lists and counts of work items match each other and the state of each
+             work item
   slots      no slot of max_active is lost or made up, no more work items execute than
-             there are slots, and none waits although one is free; on kernels without
-             slots, what limits each node is counted right
-  stuck      no work item waits for a second in a pool with an idle worker while
-             none has been woken up
+             there are slots, and none waits while a slot is free; on kernels without
+             slots, the counts of what limits each node are right
+  stuck      no work item has been waiting for a second in a pool that has an idle
+             worker, and none that is being woken up
 
-Each is "right", "wrong" with what is wrong, "n/a" if this kernel has no such thing,
-or "unknown" with the reason. Which CPU shares what is read from the masks that the
-scheduler is told, not from what workqueues make of it. Only CPUs that are online
-have any.
+The result of each check is "right"; "wrong", with what is wrong; "n/a" if this kernel
+doesn't have what is checked; or "unknown", with the reason. What CPUs share is read
+from the masks that the scheduler uses, and not from what workqueues made of them. Only
+online CPUs have such masks.
 
-What is being changed, because its lock is held or because it doesn't read the same
-twice, is looked at again, and is said to be "moving" if that doesn't end. On a
-running kernel something is wrong only if it's so each time out of several.
+If something is being changed, because its lock is held or because it reads differently
+the second time, it is looked at again. If it never settles, the result is "moving". On
+a running kernel, a fault is only reported if it is seen several times.
 
-Exit status: 0 all that could be checked is right, 1 something is wrong, 2 something
-couldn't be told, and nothing is wrong. drgn's own is 1, too, if it can't get at the
-kernel; then there is no output.
+Exit status: 0 if everything that could be checked is right, 1 if something is wrong, 2
+if something couldn't be checked and nothing is wrong. drgn itself also exits with 1 if
+it can't access the kernel, but then there is no output.
 """
 
 import argparse
@@ -75,20 +76,20 @@ NO_DEBUG_INFO = (
 
 
 class Unknown(Exception):
-    """One line on why something can't be told."""
+    """Something can't be checked; the message is one line on why."""
 
 
 class Absent(Exception):
-    """One line on what this kernel doesn't have."""
+    """This kernel lacks something; the message is one line on what."""
 
 
 class Corrupt(Exception):
-    """One line on a list that can't be right."""
+    """A list is corrupt; the message is one line on how."""
 
 
 def unread(error: Exception) -> str:
-    """What a pointer that can't be followed means; Unknown if it's the dump that has no such page,
-    which is not the kernel's fault."""
+    """Describe a pointer that can't be followed. Raise Unknown if only the dump lacks the page,
+    which isn't a fault of the kernel."""
     if "xcluded page" in str(error):
         raise Unknown(f"the dump lacks pages, which makedumpfile -d 17 keeps: {error}")
     return f"corrupt, {error}"
@@ -101,7 +102,7 @@ def cpus_in(mask: int) -> Iterator[int]:
 
 
 def cpulist(mask: int) -> str:
-    """As the kernel writes it."""
+    """Format a mask as the kernel formats lists of CPUs."""
     spans: list[list[int]] = []
     for cpu in cpus_in(mask):
         if spans and cpu == spans[-1][1] + 1:
@@ -116,7 +117,7 @@ def pool_title(number: int) -> str:
 
 
 def parts(mask: int, of: Callable[[int], object]) -> list[int]:
-    """The CPUs of a mask, divided by what is the same for them."""
+    """Split a mask into masks of CPUs for which of() returns the same."""
     found: dict[object, int] = {}
     for cpu in cpus_in(mask):
         found[of(cpu)] = found.get(of(cpu), 0) | 1 << cpu
@@ -133,7 +134,7 @@ class Fault:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The same for the same fault when counts have changed in the meantime."""
+        """Identifies a fault, even if the counts in its text have changed."""
         return self.where, re.sub(r"\d+", "#", self.what)
 
     def __str__(self) -> str:
@@ -150,7 +151,7 @@ class Fault:
 
 @dataclass
 class Look:
-    """What one pass of a check has found."""
+    """The faults found in one pass of a check."""
 
     seen: int = 0  # things that were looked at
     unit: str = ""
@@ -182,7 +183,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Topology:
-    """What the scheduler is told: masks of the online CPUs that share each with a CPU."""
+    """The masks that the scheduler uses: for each CPU, the online CPUs that share each level."""
 
     core: dict[int, int]
     cluster: dict[int, int]
@@ -191,7 +192,7 @@ class Topology:
 
 @dataclass
 class Workers:
-    """Those of a pool, by their addresses."""
+    """The workers of a pool, by address."""
 
     idle: dict[int, drgn.Object]
     busy: dict[int, drgn.Object]
@@ -199,7 +200,7 @@ class Workers:
 
     @property
     def between(self) -> list[drgn.Object]:
-        """Those that are neither idle nor busy: they have just begun or finished something."""
+        """Workers that are neither idle nor busy: about to start something, or just done."""
         return [
             worker
             for address, worker in self.attached.items()
@@ -223,7 +224,7 @@ class Item:
 
 
 class Kernel:
-    """What one pass reads of a kernel."""
+    """The kernel as read in one pass."""
 
     def __init__(self, prog: drgn.Program) -> None:
         self.prog = prog
@@ -238,7 +239,7 @@ class Kernel:
         return self[name].value_()
 
     def member(self, kind: str, *names: str) -> str:
-        """The first of these names that a member of the structure has."""
+        """Name of the first member of the structure that is among the given ones."""
         for name in names:
             if self.prog.type(f"struct {kind}").has_member(name):
                 return name
@@ -313,7 +314,7 @@ class Kernel:
 
     @cached_property
     def scopes(self) -> dict[str, Scope]:
-        """Those that have pods."""
+        """The affinity scopes that have pods."""
         found = {}
         for index in range(self.constant("WQ_AFFN_DFL") + 1, self.constant("WQ_AFFN_NR_TYPES")):
             name = self["wq_affn_names"][index].string_().decode()
@@ -336,19 +337,19 @@ class Kernel:
 
     @cached_property
     def topo(self) -> drgn.Object:
-        """What the kernel notes of CPUs, where it does."""
+        """The kernel's struct wq_topo; Absent if it doesn't have one."""
         if "wq_topo" not in self.prog:
             raise Absent("pods are laid out once, at boot")
         return self.prog["wq_topo"]
 
     def noted(self, level: str) -> dict[int, int]:
-        """The noted ID of each CPU, -1 if it was never online."""
+        """The recorded ID of each CPU on a level, -1 if the CPU was never online."""
         ids = self.topo.id[self.constant(level)]
         return {cpu: ids[cpu].value_() for cpu in cpus_in(self.possible)}
 
     @cached_property
     def placed(self) -> int:
-        """CPUs that count as cores."""
+        """Mask of CPUs that have been online and so count as cores."""
         try:
             noted = self.noted("WQ_TOPO_CORE")
         except Absent:
@@ -358,7 +359,7 @@ class Kernel:
     # --- lists ---
 
     def entries(self, head: drgn.Object, kind: str, member: str) -> Iterator[drgn.Object]:
-        """Of a list; Corrupt if its pointers don't agree, which also ends any circle."""
+        """Entries of a list. Raise Corrupt if its pointers don't match, so it can't loop."""
         start = last = head.address_of_().value_()
         position = head.next
         while (address := position.value_()) != start:
@@ -371,7 +372,7 @@ class Kernel:
             raise Corrupt(f"its end isn't {last:#x}")
 
     def hashed(self, buckets: drgn.Object) -> Iterator[drgn.Object]:
-        """The workers in busy_hash."""
+        """The busy workers, from pool->busy_hash."""
         size = drgn.sizeof(buckets[0])
         for index, bucket in enumerate(buckets.value_()):
             before, address = buckets.address_ + index * size, bucket["first"]
@@ -394,7 +395,7 @@ class Kernel:
 
     @cached_property
     def pools(self) -> dict[int, drgn.Object]:
-        """Those in use, by number."""
+        """The worker pools in use, by ID."""
         found = {
             number: drgn.Object(self.prog, "struct worker_pool *", value=entry.value_())
             for number, entry in idr_for_each(self["worker_pool_idr"].address_of_())
@@ -415,17 +416,17 @@ class Kernel:
         return self.constant("nr_node_ids") if "nr_node_ids" in self.prog else 1
 
     def node_index(self, pwq: drgn.Object) -> int:
-        """Where its node is in node_nr_active."""
+        """Index of a pwq's node in node_nr_active."""
         node = pwq.pool.node.value_()
         return node if node >= 0 else self.nr_nodes
 
     def has_slots(self, wq: drgn.Object) -> bool:
-        """Whether nodes own slots, which its work items take."""
+        """Whether work items of the workqueue take slots that nodes own."""
         flags = self.constant("WQ_UNBOUND") | self.constant("__WQ_ORDERED")
         return hasattr(wq, "nr_owed") and wq.flags & flags == self.constant("WQ_UNBOUND")
 
     def nodes(self, wq: drgn.Object) -> dict[int, drgn.Object]:
-        """Those that own slots, with the one for pools of no node."""
+        """The struct wq_node_nr_active of each node, and of no node, by index."""
         if not self.has_slots(wq):
             return {}
         nodes = {index: wq.node_nr_active[index].read_() for index in range(self.nr_nodes + 1)}
@@ -435,7 +436,7 @@ class Kernel:
         return wq.member_(self.member("workqueue_struct", "attrs", "unbound_attrs"))
 
     def scope_of(self, attrs: drgn.Object) -> Scope:
-        """The scope that a workqueue really has."""
+        """The scope in effect for these attributes."""
         affn = attrs.affn_scope.value_()
         if affn == self.constant("WQ_AFFN_DFL"):
             affn = self.constant("wq_affn_dfl")
@@ -445,7 +446,7 @@ class Kernel:
         return self.scopes[name]
 
     def finishing(self, pwqs: Iterable[drgn.Object]) -> int:
-        """How many work items may have just ended there, and not be counted yet."""
+        """How many work items may have just started or ended and not be counted yet."""
         return sum(len(self.workers(pwq.pool).between) for pwq in pwqs)
 
     def workers(self, pool: drgn.Object) -> Workers:
@@ -459,7 +460,7 @@ class Kernel:
         )
 
     def items(self, head: drgn.Object) -> Iterator[Item]:
-        """Of a list, without the places that rescuers mark."""
+        """The work items of a list, without the cursors of rescuers."""
         for work in self.entries(head, "struct work_struct", "entry"):
             func = work.func.value_()
             if func != self.functions["mayday_cursor_func"]:
@@ -479,7 +480,7 @@ class Kernel:
 
     @cached_property
     def functions(self) -> dict[str, int]:
-        """Addresses; -1 if there is no such function."""
+        """Addresses of functions, -1 for those that this kernel lacks."""
         return {
             name: self.prog[name].address_of_().value_() if name in self.prog else -1
             for name in ("mayday_cursor_func", "wq_barrier_func")
@@ -497,7 +498,7 @@ class Kernel:
         return bool(mutex.owner.counter if hasattr(mutex, "owner") else mutex.rtmutex.owner)
 
     def will_run(self, timer: drgn.Object) -> bool:
-        """Whether a timer does something or is about to; not if it should have a second ago."""
+        """Whether a timer is running or pending. It doesn't count if it's overdue by a second."""
         if timer.entry.pprev:
             late = (self["jiffies_64"].value_() - timer.expires.value_()) & (1 << 64) - 1
             return late >> 63 != 0 or late < self.constant("CREATE_COOLDOWN")
@@ -510,7 +511,7 @@ class Kernel:
 
     @property
     def changing(self) -> bool:
-        """Whether CPUs come or go, or pods and the pools of workqueues are being changed."""
+        """Whether CPU hotplug or a change of pods or attributes is going on."""
         if "cpu_hotplug_lock" in self.prog and self["cpu_hotplug_lock"].block.counter:
             return True
         if "wq_pool_mutex" not in self.prog:
@@ -525,8 +526,8 @@ class Kernel:
         check: Callable[..., None],
         *args: object,
     ) -> None:
-        """Have something checked that counts only if these objects, pointers to structures, don't
-        change meanwhile and are not locked."""
+        """Run a check whose result only counts if these objects, pointers to structures, don't
+        change meanwhile and aren't locked."""
 
         def read() -> list[bytes]:
             return [self.prog.read(one.value_(), one.type_.type.size) for one in objects]
@@ -589,7 +590,7 @@ Of = Callable[[int], object]  # what is the same for all CPUs that belong togeth
 
 
 def crossing(kernel: Kernel, look: Look, names: Iterable[str], of: Of, what: str) -> None:
-    """Pods whose online CPUs aren't all the same."""
+    """Report pods whose online CPUs differ in of()."""
     for scope in (kernel.scopes[name] for name in names if name in kernel.scopes):
         for pod, mask in enumerate(scope.pods):
             crossed = parts(mask & kernel.online, of)
@@ -601,7 +602,7 @@ def crossing(kernel: Kernel, look: Look, names: Iterable[str], of: Of, what: str
 def divided(
     kernel: Kernel, look: Look, names: Iterable[str], groups: Iterable[int], what: str
 ) -> None:
-    """CPUs that are in more than one pod of a scope."""
+    """Report groups of CPUs that are in more than one pod of a scope."""
     for scope in (kernel.scopes[name] for name in names if name in kernel.scopes):
         for group in groups:
             pods = [pod for pod, mask in enumerate(scope.pods) if mask & group]
@@ -639,12 +640,12 @@ def check_node(kernel: Kernel) -> Look:
 
 
 def cores_of(kernel: Kernel, mask: int) -> list[int]:
-    """The cores of some CPUs, as the smt scope has them."""
+    """The cores of a mask of CPUs, as in the smt scope."""
     return [core for pod in kernel.scope("smt").pods if (core := pod & mask)]
 
 
 def split_caches(kernel: Kernel) -> list[int]:
-    """What is split into shards: the CPUs that share cache and node, and count as cores."""
+    """Masks of CPUs that share cache and node, and count as cores. Each is split into shards."""
     return [
         part
         for pod in kernel.scope("cache").pods
@@ -653,7 +654,7 @@ def split_caches(kernel: Kernel) -> list[int]:
 
 
 def clusters_of(kernel: Kernel, mask: int) -> list[int]:
-    """The clusters of some CPUs, none if clusters don't matter."""
+    """The clusters of a mask of CPUs, none if this kernel ignores clusters."""
     try:
         return parts(mask, kernel.noted("WQ_TOPO_CLUSTER").__getitem__)
     except Absent:
@@ -826,7 +827,7 @@ def check_unbound(kernel: Kernel, look: Look, wq: drgn.Object) -> None:
 
 
 def check_affinity(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
-    """Where the workers of an unbound pool may run."""
+    """Check where the workers of an unbound pool may run."""
     attrs = pool.attrs
     allowed = kernel.mask((attrs.__pod_cpumask if attrs.affn_strict else attrs.cpumask)[0])
     allowed &= kernel.online
@@ -846,7 +847,7 @@ PoolCheck = Callable[[Kernel, Look, int, drgn.Object], None]
 
 
 def of_each_pool(check: PoolCheck, with_pwqs: bool = False) -> Callable[[Kernel], Look]:
-    """The check of all pools, given that of one; its pwqs must stay the same meanwhile, too."""
+    """Turn a check of one pool into one of all. with_pwqs: its pwqs must not change either."""
 
     def checks(kernel: Kernel) -> Look:
         look = Look(unit="pools")
@@ -977,7 +978,7 @@ def limit_of(kernel: Kernel, wq: drgn.Object) -> SlotFaults:
 
 
 def waiting(pwqs: Iterable[drgn.Object]) -> list[drgn.Object]:
-    """Those with work items that wait for max_active."""
+    """The pwqs that have work items waiting for max_active."""
     return [
         pwq
         for pwq in pwqs
@@ -986,14 +987,14 @@ def waiting(pwqs: Iterable[drgn.Object]) -> list[drgn.Object]:
 
 
 def pwq_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
-    """Where each pwq is limited by itself."""
+    """Check a workqueue in which each pwq is limited by itself."""
     limit = wq.max_active.value_()
     if beside := [pwq for pwq in waiting(pwqs) if pwq.nr_active < limit]:
         yield f"work items wait although fewer than {limit} are active", beside
 
 
 def owned_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> SlotFaults:
-    """What the comment above struct wq_node_nr_active says of all nodes, and of each."""
+    """Check what the comment above struct wq_node_nr_active says, for all nodes and for each."""
     limit, owed = wq.max_active.value_(), wq.nr_owed.counter.value_()
     slack, waits, nodes = kernel.finishing(pwqs), waiting(pwqs), kernel.nodes(wq)
     executing = sum(
@@ -1034,7 +1035,7 @@ def owned_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> Slo
 def slots_of(
     kernel: Kernel, index: int, node: drgn.Object, pwqs: list[drgn.Object], slack: int
 ) -> SlotFaults:
-    """What is said of one node."""
+    """Check what that comment says about one node."""
     title = f"node {index}" if index < kernel.nr_nodes else "no node"
     free = {pwq.value_(): pwq.nr_free.counter.value_() for pwq in pwqs}
     started = sum(pwq.nr_active.value_() - pwq.nr_listed.value_() for pwq in pwqs)
@@ -1147,7 +1148,7 @@ CHECKS = {
 
 @dataclass(frozen=True)
 class Result:
-    """What a check came to."""
+    """The result of a check."""
 
     name: str
     status: str  # right, wrong, n/a, unknown
@@ -1175,7 +1176,7 @@ def once(check: Callable[[Kernel], Look], prog: drgn.Program) -> Look:
 
 
 def believed(check: Callable[[Kernel], Look], prog: drgn.Program) -> Look:
-    """What stays wrong however often it's looked at; what moves is neither."""
+    """Repeat a check. Report only faults that are seen each time and don't move."""
     look = once(check, prog)
     times = {fault.key: 1 for fault in look.faults}
     faults = {fault.key: fault for fault in look.faults}
@@ -1225,7 +1226,7 @@ def verify(prog: drgn.Program) -> Iterator[Result]:
 
 
 def shared(kernel: Kernel) -> dict[str, list[list[int]]]:
-    """Which online CPUs share what."""
+    """For JSON: which online CPUs share what."""
     try:
         told = kernel.topology
     except Unknown:
@@ -1251,7 +1252,7 @@ def main(prog: drgn.Program | None) -> int:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="as JSON, with all that was found, and which CPUs share what",
+        help="print JSON, with all faults found and what CPUs share",
     )
     args = parser.parse_args()
     try:

@@ -1,36 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """
-Count the wakeups of workers, and those that were done with a pool->lock held
+Count the wakeups of workers, and how many were done with a pool->lock held
 
-Waking a worker takes the lock of its run queue and may send an IPI. Done with
-the pool->lock of a worker_pool held, it adds to what all producers and workers
-of that pool wait for. This shows how often that happens and where.
+Waking up a worker takes the lock of its run queue and may send an IPI. If that is
+done with the pool->lock of a worker_pool held, all producers and workers of that
+pool wait for it too. This script shows how often that happens, and where.
 
-Needs a kernel with lockdep (CONFIG_PROVE_LOCKING), CONFIG_STACKTRACE and trace
-events. Either have it record for some seconds, as root, or give it what was
-recorded elsewhere: the file "trace" of a tracefs instance set up with
+It needs a kernel with lockdep (CONFIG_PROVE_LOCKING), CONFIG_STACKTRACE and trace
+events. Either have it record for some seconds, as root, or give it a trace that was
+recorded elsewhere: the file "trace" of a tracefs instance that was set up with
 
     echo 'name == "&pool->lock"' > events/lock/lock_acquire/filter
     echo 'name == "&pool->lock"' > events/lock/lock_release/filter
     echo nohash-ptr > trace_options
     echo stacktrace > events/sched/sched_waking/trigger
-    echo 1 > events/lock/lock_acquire/enable, and the same with lock_release,
+    echo 1 > events/lock/lock_acquire/enable, and likewise for lock/lock_release,
         sched/sched_waking and workqueue/workqueue_execute_start
 
-A line for each reason to wake up a worker:
+It prints a line for each reason to wake up a worker:
 
-  WAKEUPS  tasks named kworker/ that were woken up for that reason, "not
-           reached" if none was: that says nothing about where it would happen
-  LOCKED   those among them that were woken up with a pool->lock held
+  WAKEUPS  how many tasks named kworker/ were woken up for that reason. "not reached"
+           if none was: this doesn't tell whether a pool->lock would be held there
+  LOCKED   how many of them were woken up with a pool->lock held
 
-Other wakeups, such as by a timer that a work item waits for, are counted as one,
-and listed if a pool->lock was held. So are those of other tasks. The name
-"&pool->lock" may be that of another lock of the kernel, too.
+All other wakeups of workers, e.g. by a timer that a work item waits for, have one line
+together. They, and wakeups of other tasks, are listed if a pool->lock was held. Other
+locks of the kernel may be named "&pool->lock", too.
 
-Exit status: 0 no worker was woken up with a pool->lock held, 1 some were, 2
-there is nothing to say, because the trace is incomplete or isn't one, or has
-a worker woken up for a reason that isn't known here.
+Exit status: 0 if no worker was woken up with a pool->lock held, 1 if some were, 2 if
+that can't be told: the trace is incomplete or isn't one, or a worker was woken up for
+a reason that the script doesn't know.
 """
 
 import argparse
@@ -107,7 +107,7 @@ FRAME = re.compile(r"^ => (\w+)")
 
 
 class TraceError(Exception):
-    """One line about a trace that nothing can be said of."""
+    """A trace can't be used; the message is one line on why."""
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Wakeup:
 
     @property
     def reason(self) -> str:
-        """One of REASONS, or else the functions that it comes from."""
+        """One of REASONS or, if none fits, the functions on the stack."""
         if WAKE_UP not in self.frames:
             raise TraceError(f"a wakeup of {self.comm} has no stack trace through {WAKE_UP}()")
         frames = self.frames[self.frames.index(WAKE_UP) + 1 :]
@@ -143,7 +143,7 @@ class Counts:
     wakeups: list[Wakeup] = field(default_factory=list)
 
     def by_reason(self) -> tuple[Counter[str], Counter[str]]:
-        """Wakeups of workers, and those among them that were done under a lock."""
+        """Count wakeups of workers by reason: all, and those under a pool->lock."""
         workers = [wakeup for wakeup in self.wakeups if wakeup.worker]
         return (
             Counter(wakeup.reason for wakeup in workers),
@@ -151,7 +151,7 @@ class Counts:
         )
 
     def others(self) -> Counter[str]:
-        """Wakeups of other tasks that were done under a lock."""
+        """Count wakeups of other tasks under a pool->lock."""
         return Counter(
             f"{wakeup.comm}, {wakeup.reason}"
             for wakeup in self.wakeups
@@ -160,7 +160,7 @@ class Counts:
 
 
 class Cpu:
-    """The pool locks that a CPU holds; IRQs are off while it does."""
+    """The pool->locks that a CPU holds. Its IRQs are off as long as there are any."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -183,7 +183,7 @@ class Cpu:
 
 
 def parse(lines: Iterable[str]) -> Counts:
-    """What the lines of the file "trace" say, or TraceError."""
+    """Count the wakeups in the lines of a file "trace". Raise TraceError if it can't be used."""
     counts = Counts()
     cpus: dict[int, Cpu] = {}
     last: dict[int, Wakeup] = {}  # CPU -> what a stack trace is to come of, or the end
@@ -266,7 +266,7 @@ def report(counts: Counts) -> Iterator[str]:
 
 
 def record(seconds: float, kilobytes: int) -> list[str]:
-    """Trace this machine in an instance of its own."""
+    """Record on this machine, in a tracefs instance of its own. Return the lines of its trace."""
     tracefs = next(
         (
             path
@@ -313,7 +313,7 @@ def main() -> int:
     source.add_argument("trace", nargs="?", type=Path, metavar="TRACE", help="a recorded trace")
     source.add_argument("-r", "--record", type=float, metavar="SECONDS", help="trace this machine")
     parser.add_argument(
-        "-b", "--buffer", type=int, default=16384, metavar="KB", help="per CPU, to record (16384)"
+        "-b", "--buffer", type=int, default=16384, metavar="KB", help="buffer of each CPU (16384)"
     )
     args = parser.parse_args()
     try:
