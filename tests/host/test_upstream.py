@@ -5,12 +5,12 @@ Seen failing: with a row left out, with one in another part, with a title named 
 that no patch has.
 """
 
-import email
 import re
 
 import pytest
 
 from wqlab.bases import Base, load_base, series_names
+from wqlab.mails import Mail
 from wqlab.places import ROOT
 
 
@@ -27,13 +27,11 @@ def beginnings() -> list[tuple[str, str]]:
 
 def titles(base: Base) -> list[tuple[str, str]]:
     """The part and the title of each patch, without what it is about."""
-    found = []
-    for part in base.parts:
-        for patch in base.patches[part.first - 1 : part.last]:
-            subject = str(email.message_from_string(patch.text)["Subject"])
-            title = " ".join(subject.split()).removeprefix("[PATCH] ")
-            found.append((part.name, re.sub(r"^(\S+: )+", "", title)))
-    return found
+    return [
+        (part.name, re.sub(r"^(\S+: )+", "", Mail(patch.path).subject))
+        for part in base.parts
+        for patch in base.patches[part.first - 1 : part.last]
+    ]
 
 
 @pytest.mark.parametrize("name", series_names())
