@@ -57,7 +57,7 @@ validate:
 	@scripts/wqlab validate $(source)
 
 audit:
-	@scripts/wqlab audit $(source)
+	@scripts/audit $(source)
 
 bench:
 	@scripts/wqlab bench $(source) $(quick) $(sizes)

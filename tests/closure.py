@@ -8,12 +8,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from wqlab import apt
-from wqlab.arch import Arch
-from wqlab.places import CACHE
-from wqlab.problem import Skipped
-from wqlab.run import check
-from wqlab.vm import libraries
+from wqlab.ground.places import CACHE
+from wqlab.ground.problem import Skipped
+from wqlab.ground.run import check
+from wqlab.guests.vm import libraries
+from wqlab.kernels import apt
+from wqlab.kernels.arch import Arch
 
 # of the standard library, what nothing here imports
 LEFT_OUT = {"__pycache__", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tkinter"}

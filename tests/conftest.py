@@ -14,10 +14,10 @@ sys.path[:0] = [str(ROOT), str(TESTS), *sorted(map(str, TESTS.glob("[a-z]*/")))]
 
 import runner
 
-from wqlab import kunit
-from wqlab.bases import default_base, load_base
-from wqlab.options import checked, existing, positive
-from wqlab.vm import Record
+from wqlab.guests import kunit
+from wqlab.guests.vm import Record
+from wqlab.kernels.bases import default_base, load_base
+from wqlab.kernels.options import checked, existing, positive
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

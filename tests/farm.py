@@ -35,8 +35,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from wqlab.problem import Problem, Skipped
-from wqlab.run import STARTED, end_all, terminated, time_left
+from wqlab.ground.problem import Problem, Skipped
+from wqlab.ground.run import STARTED, end_all, terminated, time_left
 
 ALL = 1_000_000  # for Need.cores: as many as there are
 # MiB for what is made at the same time

@@ -14,8 +14,8 @@ from pathlib import Path
 import drgn
 from drgn.helpers.linux.mm import follow_phys, phys_to_virt
 
-from wqlab import vm
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.guests import vm
 
 sys.path.insert(0, str(ROOT / "tools/workqueue"))
 import wq_contention

@@ -12,20 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import checks
 import pytest
 from farm import ALL, Making, Need
 
-from wqlab import checks, vm
-from wqlab.arch import Arch, find_arch
-from wqlab.bases import default_base, load_base
-from wqlab.bench import several_cpus
-from wqlab.build import build, diff_overlay
-from wqlab.kunit import Report, Uml, build_uml, parse
-from wqlab.obtain import Source, obtain
-from wqlab.places import BUILD, ROOT
-from wqlab.problem import Problem, Skipped
-from wqlab.run import check
-from wqlab.scenario import Cpus, find_scenario
+from wqlab.ground.places import BUILD, ROOT
+from wqlab.ground.problem import Problem, Skipped
+from wqlab.ground.run import check
+from wqlab.guests import vm
+from wqlab.guests.kunit import Report, Uml, build_uml, parse
+from wqlab.guests.scenario import Cpus, find_scenario
+from wqlab.kernels.arch import Arch, find_arch
+from wqlab.kernels.bases import default_base, load_base
+from wqlab.kernels.build import build, diff_overlay
+from wqlab.kernels.obtain import obtain
+from wqlab.kernels.source import Source
+from wqlab.measure.bench import several_cpus
 
 HOTADD = ROOT / "tests/mutants/hotadd.diff"
 CULLING = ROOT / "tests/mutants/culling.diff"
@@ -170,7 +172,7 @@ class Simulator(Need):
     guess = 600.0
 
     def make(self, farm: Making) -> tuple[Path, Path]:
-        from wqlab.sim.emulator import emulator
+        from wqlab.measure.sim.emulator import emulator
 
         return emulator(self.plugin)
 
@@ -187,7 +189,7 @@ class DebianKernel(Need):
         return f"kernel: Debian's own{' with modules' * bool(self.modules)}"
 
     def make(self, farm: Making) -> vm.Kernel:
-        from wqlab import debian
+        from wqlab.measure import debian
 
         return vm.find_kernel(debian.prepare(load_base(default_base()), self.modules))
 
@@ -279,7 +281,7 @@ class Boot(Need):
     def cores(self) -> int:
         cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(self.arch)
         kvm = memo.is_file() and memo.read_text() == "pass\n"
-        # As wqlab.vm.choose_accel: more CPUs than cores are emulated by one thread. Where cores
+        # As wqlab.guests.vm.choose_accel: more CPUs than cores are emulated by one thread. Where cores
         # are shared, a CPU that spins waits long for the one that is not running.
         return min(cpus, HOST_CORES) if kvm or cpus <= HOST_CORES else 1
 

@@ -11,14 +11,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from wqlab.apt import Apt
-from wqlab.arch import find_arch
-from wqlab.bases import base_names, default_base, load_base, version_key
-from wqlab.obtain import REPOSITORIES
-from wqlab.places import CACHE, ROOT
-from wqlab.problem import FAILED, OK, Problem
-from wqlab.run import check
-from wqlab.text import table
+from wqlab.ground.places import CACHE, ROOT
+from wqlab.ground.problem import FAILED, OK, Problem
+from wqlab.ground.run import check
+from wqlab.ground.text import table
+from wqlab.kernels.apt import Apt
+from wqlab.kernels.arch import find_arch
+from wqlab.kernels.bases import base_names, default_base, load_base, version_key
+from wqlab.kernels.obtain import REPOSITORIES
 
 # The tasks of the file `packages`, and what cannot be done where one of their needs is missing
 TASKS = {

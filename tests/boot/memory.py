@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wqlab import vm
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.guests import vm
 
 drgn = pytest.importorskip("drgn")
 sys.path.insert(0, str(ROOT / "tools/workqueue"))

@@ -14,8 +14,8 @@ from farm import ALL, Making, Need
 from needs import TEST, Accelerator
 
 from wqlab import results
-from wqlab.places import BUILD, ROOT
-from wqlab.run import check
+from wqlab.ground.places import BUILD, ROOT
+from wqlab.ground.run import check
 
 PARTS = ("layout", "icount", "time")
 

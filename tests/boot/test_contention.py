@@ -25,8 +25,8 @@ from memory import Memory, wq_contention
 from needs import SEEN, Sampled
 from test_verify import SERIES_CORE, STOCK_CORE
 
-from wqlab import vm
-from wqlab.measure import parse_lock_stat
+from wqlab.guests import vm
+from wqlab.measure.tasks import parse_lock_stat
 
 HELD, PENDING = 0x1, 0x100
 

@@ -15,10 +15,10 @@ from farm import Making, Need
 from needs import STOCK, TEST, Kernel, Simulator
 
 from wqlab import results
-from wqlab.counts import calls
-from wqlab.counts.hotplug import AGAIN, HOTPLUG, commands, counts
-from wqlab.places import BUILD, ROOT
-from wqlab.scenario import find_scenario
+from wqlab.ground.places import BUILD, ROOT
+from wqlab.guests.scenario import find_scenario
+from wqlab.measure.counts import calls
+from wqlab.measure.counts.hotplug import AGAIN, HOTPLUG, commands, counts
 
 MACHINE = find_scenario("hotplug-512")
 EACH = 2500  # instructions for a CPU of a workqueue that is resized

@@ -4,7 +4,7 @@
 import pytest
 from needs import CULLING, Boot, Kernel
 
-from wqlab.vm import Record
+from wqlab.guests.vm import Record
 
 # A pool without progress for ten seconds is a panic, and so is any warning. Not before the job has
 # begun: until then the kernel, which isn't preemptible, may keep a CPU of a busy host longer.

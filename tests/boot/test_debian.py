@@ -9,7 +9,7 @@ import pytest
 from needs import Boot, DebianKernel
 from test_module import CPUS, MACHINE, MODES, SCOPES, one, rows, run
 
-from wqlab.vm import Record, sections
+from wqlab.guests.vm import Record, sections
 
 LACKING = "cache_shard"
 STOCK = [scope for scope in SCOPES if scope != LACKING]

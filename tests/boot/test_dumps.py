@@ -22,11 +22,11 @@ from memory import Memory
 from needs import ARM64, OTHERS, SOURCE, TEST, Core, Drgn, Dumps
 from test_torture import STOCK
 
-from wqlab import vm
-from wqlab.places import ROOT
-from wqlab.run import check
-from wqlab.scenario import parse_dump
-from wqlab.vm import WQ_VERIFY
+from wqlab.ground.places import ROOT
+from wqlab.ground.run import check
+from wqlab.guests import vm
+from wqlab.guests.scenario import parse_dump
+from wqlab.guests.vm import WQ_VERIFY
 
 WQ_CONTENTION = ROOT / "tools/workqueue/wq_contention.py"
 LIMIT = 120  # seconds for a script

@@ -8,7 +8,7 @@ are not freed when loading fails.
 import pytest
 from needs import FIND, Boot
 
-from wqlab.vm import Record
+from wqlab.guests.vm import Record
 
 # The machine, loads with one failure, loads with any number of them
 LOADS = (("single", 30, 8), ("bench-2", 150, 20))

@@ -9,7 +9,7 @@ Seen failing: each against the other kernel, and against a kernel that leaves ba
 import pytest
 from needs import OTHERS, STOCK, TEST, Boot
 
-from wqlab.vm import Record
+from wqlab.guests.vm import Record
 
 MACHINE = "nodes-2x1"
 ONE_NODE = "bench-2"  # whose CPUs share a limit on all kernels

@@ -11,8 +11,8 @@ import shutil
 import pytest
 from needs import OTHERS, TEST, DebianKernel, Inside, Kernel
 
-from wqlab.scenario import parse_dump
-from wqlab.vm import Record, sections
+from wqlab.guests.scenario import parse_dump
+from wqlab.guests.vm import Record, sections
 
 MACHINE = "inside-2"
 VERIFY = "drgn -q -s /vmlinux /tools/wq_verify.py"

@@ -11,9 +11,9 @@ import pytest
 from farm import Making, Need
 from needs import Boot, Kernel
 
-from wqlab.counts.irqsoff import IRQSOFF, commands, counts
-from wqlab.scenario import find_scenario
-from wqlab.vm import Record
+from wqlab.guests.scenario import find_scenario
+from wqlab.guests.vm import Record
+from wqlab.measure.counts.irqsoff import IRQSOFF, commands, counts
 
 KERNELS = {
     "stock": Kernel("irqsoff", 0, modules=("wqcrowd",)),

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from needs import TEST, Boot
 
-from wqlab.places import ROOT
-from wqlab.vm import Record
+from wqlab.ground.places import ROOT
+from wqlab.guests.vm import Record
 
 PYTHON = "/usr/bin/python3"  # that of the distribution, which has LAVA's packages
 VALIDATE = """

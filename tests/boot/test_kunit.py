@@ -7,14 +7,14 @@ Seen failing: against a kernel without one of the suites.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import checks
 import pytest
 from farm import ALL, Making, Need
 from needs import DEBUG, FIND, NATIVE, OTHERS, RT, SOURCE, TEST, Boot, GateKernel, Suites
 
-from wqlab import checks
-from wqlab.arch import find_arch
-from wqlab.kunit import Report, run_kunit_py
-from wqlab.vm import Record
+from wqlab.guests.kunit import Report, run_kunit_py
+from wqlab.guests.vm import Record
+from wqlab.kernels.arch import find_arch
 
 APPEND = {NATIVE: "kunit.filter_glob=*workqueue*"}  # without KUnit's own example
 BOOTS = {

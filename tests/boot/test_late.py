@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import pytest
 from needs import TEST, Boot, Kernel, at_boot
 
-from wqlab.arch import find_arch
-from wqlab.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
-from wqlab.vm import Record
+from wqlab.guests.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
+from wqlab.guests.vm import Record
+from wqlab.kernels.arch import find_arch
 
 SEED = 20231109
 CPU = "/sys/devices/system/cpu"

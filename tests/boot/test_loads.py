@@ -18,11 +18,11 @@ import pytest
 from farm import Making
 from needs import Boot, DebianKernel, Kernel, Need
 
-from wqlab.counts.loads import MODULES, counts, guest, parameters
-from wqlab.load import LOADS, Load, assignments
+from wqlab.guests.scenario import find_scenario
+from wqlab.guests.vm import Record
+from wqlab.measure.counts.loads import MODULES, counts, guest, parameters
+from wqlab.measure.load import LOADS, Load, assignments
 from wqlab.results import Number, Run, Value
-from wqlab.scenario import find_scenario
-from wqlab.vm import Record
 
 SERIES = Kernel("loads")
 STOCK = DebianKernel(

@@ -12,11 +12,11 @@ import pytest
 from farm import ALL, Making, Need
 from needs import SOURCE
 
-from wqlab import vm
-from wqlab.build import build
-from wqlab.places import BUILD
-from wqlab.problem import Skipped
-from wqlab.scenario import find_scenario, format_pods, parse_dump
+from wqlab.ground.places import BUILD
+from wqlab.ground.problem import Skipped
+from wqlab.guests import vm
+from wqlab.guests.scenario import find_scenario, format_pods, parse_dump
+from wqlab.kernels.build import build
 
 MODULE, DUMP = "lib/test_workqueue.c", "tools/workqueue/wq_dump.py"
 OUT = BUILD / "test/mainline"

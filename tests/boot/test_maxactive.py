@@ -7,9 +7,9 @@ Seen failing: against a kernel that shares max_active out to the nodes.
 import pytest
 from needs import OTHERS, TEST, Boot
 
-from wqlab.counts.peaks import MACHINES, commands, peaks
-from wqlab.scenario import Scenario, find_scenario, parse_cpulist
-from wqlab.vm import Record
+from wqlab.guests.scenario import Scenario, find_scenario, parse_cpulist
+from wqlab.guests.vm import Record
+from wqlab.measure.counts.peaks import MACHINES, commands, peaks
 
 # The others only with --tier full: a minute each
 ALWAYS = "nodes-4-cpuless"

@@ -15,8 +15,8 @@ from statistics import median
 import pytest
 from needs import DEBUG, FIND, OTHERS, TEST, Boot, Kernel
 
-from wqlab.scenario import find_scenario
-from wqlab.vm import Record, sections
+from wqlab.guests.scenario import find_scenario
+from wqlab.guests.vm import Record, sections
 
 MACHINE = find_scenario("bench-2")
 CPUS = MACHINE.cpus

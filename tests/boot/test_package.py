@@ -15,13 +15,13 @@ from farm import ALL, Making, Need
 from needs import SOURCE, Boot
 from test_module import one, rows
 
-from wqlab import vm
-from wqlab.apt import remove
-from wqlab.arch import find_arch
-from wqlab.build import Flavour, Job, fragments, wanted
-from wqlab.problem import Skipped
-from wqlab.run import check
-from wqlab.vm import Record, sections
+from wqlab.ground.files import remove
+from wqlab.ground.problem import Skipped
+from wqlab.ground.run import check
+from wqlab.guests import vm
+from wqlab.guests.vm import Record, sections
+from wqlab.kernels.arch import find_arch
+from wqlab.kernels.build import Flavour, Job, fragments, wanted
 
 FLAVOUR = Flavour("package", "as a Debian package", ("common", "torture", "series"))
 HOOK = 'echo "$@" >/noted'

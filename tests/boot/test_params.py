@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 from needs import Boot
 
-from wqlab.scenario import SCOPES, Pods, find_scenario, format_pods, parse_cpulist
-from wqlab.vm import Record
+from wqlab.guests.scenario import SCOPES, Pods, find_scenario, format_pods, parse_cpulist
+from wqlab.guests.vm import Record
 
 MACHINE = find_scenario("one-llc-12")
 EVERYWHERE = frozenset(range(MACHINE.cpus))

@@ -19,10 +19,9 @@ from pathlib import Path
 import pytest
 from needs import OTHERS, TEST, Boot, Core
 
-from wqlab import vm
-from wqlab.arch import ARCHES
-from wqlab.places import ROOT
-from wqlab.scenario import (
+from wqlab.ground.places import ROOT
+from wqlab.guests import vm
+from wqlab.guests.scenario import (
     SCOPES,
     Scenario,
     format_pods,
@@ -30,7 +29,8 @@ from wqlab.scenario import (
     parse_cpulist,
     parse_dump,
 )
-from wqlab.vm import Record, unfit
+from wqlab.guests.vm import Record, unfit
+from wqlab.kernels.arch import ARCHES
 
 MACHINES = [
     scenario

@@ -12,9 +12,9 @@ import pytest
 from farm import Making, Need
 from needs import STOCK, TEST, Boot, Kernel
 
-from wqlab.counts.reclaim import RECLAIM, counts
-from wqlab.scenario import find_scenario
-from wqlab.vm import Record
+from wqlab.guests.scenario import find_scenario
+from wqlab.guests.vm import Record
+from wqlab.measure.counts.reclaim import RECLAIM, counts
 
 MACHINE = "nodes-2x1"
 ONE_POOL = Boot("nodes-1", RECLAIM.job, TEST, RECLAIM.append)

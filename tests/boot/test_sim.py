@@ -13,11 +13,11 @@ import pytest
 from farm import Making, Need
 from needs import TEST, Simulator
 
-from wqlab.places import BUILD
+from wqlab.ground.places import BUILD
+from wqlab.measure.sim import scaling
+from wqlab.measure.sim.machine import find_machine
+from wqlab.measure.sim.simulate import Measured, simulate
 from wqlab.results import Run
-from wqlab.sim import scaling
-from wqlab.sim.machine import find_machine
-from wqlab.sim.simulate import Measured, simulate
 
 MACHINE = find_machine("grace-72").with_cores(16)
 RUNS: list[Run] = [

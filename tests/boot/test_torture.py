@@ -32,8 +32,8 @@ from needs import (
     Need,
 )
 
-from wqlab.scenario import find_scenario
-from wqlab.vm import Record
+from wqlab.guests.scenario import find_scenario
+from wqlab.guests.vm import Record
 
 DISTURBANCES = ("sysfs", "cpumask", "hotplug", "freeze", "threads")
 RUNS = {

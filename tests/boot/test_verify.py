@@ -27,8 +27,8 @@ from test_late import Case as Late
 from test_pods import each_machine
 from test_torture import STOCK
 
-from wqlab import vm
-from wqlab.scenario import Scenario
+from wqlab.guests import vm
+from wqlab.guests.scenario import Scenario
 
 STOCK_LOADED = Kernel("test", patches=0, modules=("test_workqueue",))
 

@@ -8,8 +8,8 @@ its last patches.
 import pytest
 from needs import DEBUG, Boot
 
-from wqlab.counts.wakeups import APPEND, wq_wakeups
-from wqlab.vm import Record, sections
+from wqlab.guests.vm import Record, sections
+from wqlab.measure.counts.wakeups import APPEND, wq_wakeups
 
 BOOT = Boot("nodes-2", "wakeups", DEBUG, append=APPEND)
 LOADS = ["suite", "serial", "burst", "limited", "chain", "fanout", "sleep"]

@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from wqlab.module import SCOPES, parse_words
-from wqlab.vm import Record
+from wqlab.guests.vm import Record
+from wqlab.results.module import SCOPES, parse_words
 
 
 def line(scope: str, mode: str, items: int, rate: int = 1000, **more: int) -> str:

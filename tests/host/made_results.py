@@ -4,6 +4,7 @@
 import random
 from dataclasses import dataclass, replace
 
+from wqlab.guests.scenario import SCOPES
 from wqlab.results import (
     POOL_LOCK,
     SCHEMA,
@@ -21,7 +22,6 @@ from wqlab.results import (
     Row,
     Section,
 )
-from wqlab.scenario import SCOPES
 
 LAPTOP = Machine(
     id="aaaa1111",

@@ -25,14 +25,14 @@ from pathlib import Path
 
 import pytest
 
-from wqlab.audit import audit, report
-from wqlab.audit.expression import Call, Name, Unknown, Values, evaluate, parse, shown
-from wqlab.audit.limits import Constants, meaning, shares
-from wqlab.audit.report import Audit, Kernel, Note, Row
-from wqlab.audit.tree import arguments, calls_in, code, neat
-from wqlab.bases import base_names, load_base
-from wqlab.obtain import obtain
-from wqlab.places import ROOT
+from audit import audit, report
+from audit.expression import Call, Name, Unknown, Values, evaluate, parse, shown
+from audit.limits import Constants, meaning, shares
+from audit.report import Audit, Kernel, Note, Row
+from audit.tree import arguments, calls_in, code, neat
+from wqlab.ground.places import ROOT
+from wqlab.kernels.bases import base_names, load_base
+from wqlab.kernels.obtain import obtain
 from wqlab.results import Made
 
 SMALL = ROOT / "tests/data/audit"
@@ -48,7 +48,7 @@ needs_spatch = pytest.mark.skipif(
 def wqlab(cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     env = {key: text for key, text in os.environ.items() if key != "WQ_SETUP"}
     return subprocess.run(
-        [sys.executable, "-m", "wqlab", "audit", *map(str, words)],
+        [sys.executable, "-m", "audit", *map(str, words)],
         cwd=ROOT, env=env | {"XDG_CACHE_HOME": str(cache)},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

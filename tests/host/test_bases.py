@@ -12,8 +12,8 @@ import subprocess
 import pytest
 from fake_kernel import Project, write
 
-from wqlab.bases import PATCHES, load_base, series_names
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.kernels.bases import PATCHES, load_base, series_names
 
 TWO = "workqueue: Two with a subject that is rather longer than one line of mail would hold"
 THREE = "workqueue: Three with an ümlaut"

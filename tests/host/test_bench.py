@@ -20,11 +20,15 @@ import pytest
 from fake_kernel import make_project
 from guests import Guests, make_kernel
 
-from wqlab import bases, bench, cli, measure, report, results, vm
-from wqlab.bases import Base, load_base
-from wqlab.obtain import Source
-from wqlab.problem import Problem, Usage
-from wqlab.vm import Record
+from wqlab import cli, report, results
+from wqlab.ground.problem import Problem, Usage
+from wqlab.guests import vm
+from wqlab.guests.vm import Record
+from wqlab.kernels import bases
+from wqlab.kernels.bases import Base, load_base
+from wqlab.kernels.source import Source
+from wqlab.measure import bench
+from wqlab.measure import tasks as measure
 
 STOCK, PATCHED, MAINLINE = ("6.12", 0), ("6.12", None), ("7.3", 0)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_kernel import BASE, NEW_FILE, make_project, write
 
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
 
 DIFF = re.compile(r"^diff --git a/(\S+) b/\1$")
 INDEX = re.compile(r"^index [0-9a-f]{40}\.\.([0-9a-f]{40})\b")

@@ -23,12 +23,12 @@ from pathlib import Path
 
 import pytest
 
-from wqlab import vm
-from wqlab.arch import find_arch
-from wqlab.places import ROOT
-from wqlab.problem import Problem, Skipped
-from wqlab.scenario import find_scenario
-from wqlab.vm import Kernel, Record, boot, cpio, find_kernel
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem, Skipped
+from wqlab.guests import vm
+from wqlab.guests.scenario import find_scenario
+from wqlab.guests.vm import Kernel, Record, boot, cpio, find_kernel
+from wqlab.kernels.arch import find_arch
 
 BOOT = [sys.executable, "-m", "wqlab", "boot"]
 

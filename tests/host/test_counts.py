@@ -20,15 +20,16 @@ from pathlib import Path
 import pytest
 from made_traces import REST, UNDER, trace, wakeup
 
-from wqlab import counts, vm
-from wqlab.arch import ARCHES
-from wqlab.counts import calls, costs, hotplug, irqsoff, peaks, reclaim, wakeups
-from wqlab.counts.peaks import cells
-from wqlab.module import parse_words
-from wqlab.problem import Problem, Usage
+from wqlab.ground.problem import Problem, Usage
+from wqlab.guests import vm
+from wqlab.guests.scenario import Scenario, find_scenario
+from wqlab.kernels.arch import ARCHES
+from wqlab.measure import counts
+from wqlab.measure.counts import calls, costs, hotplug, irqsoff, peaks, reclaim, wakeups
+from wqlab.measure.counts.peaks import cells
+from wqlab.measure.sim.simulate import Symbols
 from wqlab.results import Results, ResultsError, counted, load, wakeups_per_item
-from wqlab.scenario import Scenario, find_scenario
-from wqlab.sim.simulate import Symbols
+from wqlab.results.module import parse_words
 
 ROW = (
     "test_workqueue: scope={scope} mode={mode} threads={threads} items={items} items_per_sec=5 "
@@ -365,7 +366,7 @@ def test_boot_that_does_not_count(call, guests, tmp_path: Path, changes, why: st
 def test_interrupted(call, guests, monkeypatch, tmp_path: Path, capsys) -> None:
     """What is done stays; what boots is ended, and no other boot is begun."""
     ended = threading.Event()
-    monkeypatch.setattr("wqlab.run.end_all", ended.set)
+    monkeypatch.setattr("wqlab.ground.run.end_all", ended.set)
 
     def interrupt() -> None:
         deadline = time.monotonic() + 10

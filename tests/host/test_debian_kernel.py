@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from fake_kernel import ROOT, Project, make_project, snapshot, write
 
-from wqlab import apt, debian
-from wqlab.arch import find_arch
-from wqlab.bases import load_base
+from wqlab.kernels import apt
+from wqlab.measure import debian
+from wqlab.kernels.arch import find_arch
+from wqlab.kernels.bases import load_base
 
 COMMON_MAKEFILE = """\
 modules:

@@ -117,11 +117,11 @@ def test_options_are_checked_before_anything_is_installed(project: Project) -> N
 def test_goes_on_in_the_environment(project: Project) -> None:
     stub = "import sys\ndef add_options(parser): parser.add_argument('words', nargs='*')\n"
     stub += "def command(args): print(sys.prefix, args.words); return 77\n"
-    write(project.top / "wqlab/export.py", stub)
+    write(project.top / "wqlab/report/export.py", stub)
     done = wqlab(project, "export", "a", "b c")
     assert (done.returncode, done.stderr) == (77, "")
     assert done.stdout == f"{project.tmp}/cache/unbound-workqueue/venv ['a', 'b c']\n"
-    write(project.top / "wqlab/export.py", f"import no_such_package\n{stub}")
+    write(project.top / "wqlab/report/export.py", f"import no_such_package\n{stub}")
     assert "no_such_package is not installed" in wqlab(project, "export").stderr
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import made_results
 import pytest
 
-from wqlab import export
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.report import export
 from wqlab.results import Results, ResultsError, counted, load, samples, save
 
 TWO = made_results.results({"stock": 1.0, "patched": 2.0}, boots=3, lost=1, icount=True, locks=True)

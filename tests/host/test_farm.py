@@ -38,8 +38,8 @@ from dataclasses import dataclass
 from pathlib import Path
 import pytest
 from farm import ALL, Need
-from wqlab.problem import Problem, Skipped
-from wqlab.run import run
+from wqlab.ground.problem import Problem, Skipped
+from wqlab.ground.run import run
 
 HERE = Path(__file__).parent
 

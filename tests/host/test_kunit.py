@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from needs import SOURCE
 
-from wqlab.kunit import Case, Report, Uml, parse, run_uml
-from wqlab.obtain import Source
+from wqlab.guests.kunit import Case, Report, Uml, parse, run_uml
+from wqlab.kernels.source import Source
 
 pytestmark = pytest.mark.needs(SOURCE)
 

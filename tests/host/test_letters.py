@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fake_kernel import Project, add_parts, write
 
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
 
 # As the kernel's: people unless --no-m, lists unless --no-l; only of what it is given as patches.
 GET_MAINTAINER = r"""

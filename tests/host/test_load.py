@@ -16,16 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from wqlab.load import FOLDER, LOADS
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.guests.scenario import find_scenario
+from wqlab.measure.load import FOLDER, LOADS
 from wqlab.results import FIGURES, Results, load
-from wqlab.scenario import find_scenario
 
 MAIN = f"""
 import functools, sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
-from wqlab import cli, load, local
+from wqlab import cli
+from wqlab.measure import load
+from wqlab.measure import local
 root, uid, *arguments = sys.argv[1:]
 load.FOLDER = Path(root)
 load.LOADS.clear()

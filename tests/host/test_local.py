@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
 from wqlab.results import Results, load
 
 RELEASE = "6.12.0-made-up"
@@ -30,7 +30,8 @@ MAIN = f"""
 import functools, sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
-from wqlab import cli, local
+from wqlab import cli
+from wqlab.measure import local
 root, uid, version, *arguments = sys.argv[1:]
 host = local.Host(Path(root), int(uid), {RELEASE!r}, version)
 local.command = functools.partial(local.command, host=host)

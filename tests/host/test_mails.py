@@ -6,11 +6,10 @@ Seen failing: with each check left out, and with each of its exceptions.
 
 from pathlib import Path
 
+import mails
 import pytest
 from fake_kernel import write
-
-from wqlab import mails
-from wqlab.mails import COVER, Mail, findings
+from mails import COVER, Mail, findings
 
 HEAD = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: A Developer <dev@example.org>

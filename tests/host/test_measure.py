@@ -14,8 +14,13 @@ from pathlib import Path
 import pytest
 from guests import line, make_kernel
 
-from wqlab import measure, results, vm
-from wqlab.measure import (
+from wqlab import results
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
+from wqlab.guests import vm
+from wqlab.guests.scenario import parse_cpulist
+from wqlab.measure import tasks as measure
+from wqlab.measure.tasks import (
     find_built,
     parse_lock_stat,
     plan,
@@ -23,11 +28,8 @@ from wqlab.measure import (
     timed_nodes,
     timed_scenario,
 )
-from wqlab.module import PREFIX, parse_row
-from wqlab.places import ROOT
-from wqlab.problem import Problem
 from wqlab.results import Lock, ResultsError, Run
-from wqlab.scenario import parse_cpulist
+from wqlab.results.module import PREFIX, parse_row
 
 DATA = ROOT / "tests/data"
 SCOPES = ["cpu", "smt", "cache_shard", "cache", "numa", "system"]

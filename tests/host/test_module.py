@@ -10,9 +10,9 @@ import re
 
 import pytest
 
-from wqlab.module import MODES, SCOPES, parse_row, parse_words, rows_of, turned, words
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
 from wqlab.results import ResultsError, Row, Run
+from wqlab.results.module import MODES, SCOPES, parse_row, parse_words, rows_of, turned, words
 
 VALUES = {"threads": 2, "items": 100, "items_per_sec": 5000, "lost": 0, "twice": 0}
 RUN = {"mode": "serial", "scopes": ["cpu", "cache"], "items": 50}

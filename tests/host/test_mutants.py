@@ -8,13 +8,13 @@ first line that is not understood taken for none.
 
 from pathlib import Path
 
+import mutants
 import pytest
+from mutants import Found, Run, check_original, find_diffs, named_run, verdict
 
-from wqlab import mutants
-from wqlab.kunit import Case, Report
-from wqlab.mutants import Found, Run, check_original, find_diffs, named_run, verdict
-from wqlab.problem import Problem, Usage
-from wqlab.vm import Record
+from wqlab.ground.problem import Problem, Usage
+from wqlab.guests.kunit import Case, Report
+from wqlab.guests.vm import Record
 
 SURVIVED = Found(Run())
 
@@ -143,7 +143,7 @@ def test_run_uml(
         words = ("passed", "failed", "skipped")
         return Report(tuple(Case("suite", f"is_{word}", word) for word in words), lost)
 
-    monkeypatch.setattr("wqlab.kunit.run_uml", run_uml)
+    monkeypatch.setattr("wqlab.guests.kunit.run_uml", run_uml)
     assert mutants.run_uml(None, 3, run, tmp_path) == Found(run, failed, lost)
 
 
@@ -180,6 +180,6 @@ def test_run_machine(
         reason = "" if verdict == "pass" else "why"
         return Record(run.machine, job, verdict, reason, 1.0, "tcg", "6.12", [], lines, [], None)
 
-    monkeypatch.setattr("wqlab.vm.boot", boot)
+    monkeypatch.setattr("wqlab.guests.vm.boot", boot)
     found = mutants.run_machine(tmp_path, 3, run, tmp_path / "out")
     assert (found.failed, found.lost) == (failed, lost)

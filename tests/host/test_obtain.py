@@ -21,7 +21,7 @@ from fake_kernel import (
     write,
 )
 
-from wqlab.arch import ARCHES
+from wqlab.kernels.arch import ARCHES
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_obtain_with_keys_that_are_too_old(project: Project, suite: str) -> None
 # Broken on purpose: the machine's own architecture asked for; got again each time.
 def test_busybox_of_another_architecture(project: Project, suite: str) -> None:
     arch = next(arch for arch in ARCHES if arch.foreign)
-    code = "from wqlab.arch import find_arch; from wqlab.vm import find_busybox; "
+    code = "from wqlab.kernels.arch import find_arch; from wqlab.guests.vm import find_busybox; "
     code += f"print(find_busybox(find_arch('{arch.name}')))"
 
     def find(path: str) -> subprocess.CompletedProcess[str]:
@@ -588,8 +588,8 @@ def test_machine_without_apt(project: Project) -> None:
 
 CHECKOUT = """
 import sys
-from wqlab.bases import load_base
-from wqlab.obtain import obtain
+from wqlab.kernels.bases import load_base
+from wqlab.kernels.obtain import obtain
 from pathlib import Path
 source = obtain(load_base("6.12"), Path(sys.argv[1]))
 for word in sys.argv[2:]:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from wqlab import picture
-from wqlab.places import ROOT
-from wqlab.problem import Problem
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
+from wqlab.guests.scenario import Dump, Pods, parse_dump
+from wqlab.report import picture
 from wqlab.report.figures import SVG
-from wqlab.scenario import Dump, Pods, parse_dump
 
 LOG = ROOT / "tests/data/wq_dump-two-nodes-4x11.log"
 

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from wqlab.bases import base_names, default_base, series_names
-from wqlab.places import CACHE, ROOT
+from wqlab.ground.places import CACHE, ROOT
+from wqlab.kernels.bases import base_names, default_base, series_names
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ Seen failing: steps side by side taken for one after the other; the last one hal
 time said when most of what is left was never done.
 """
 
-from wqlab.run import Progress
+from wqlab.ground.run import Progress
 
 
 def test_time_left() -> None:

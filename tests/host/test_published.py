@@ -10,13 +10,13 @@ from dataclasses import replace
 import made_results
 import pytest
 
-from wqlab import validate
-from wqlab.places import ROOT
-from wqlab.problem import Problem
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
+from wqlab.measure import validate
+from wqlab.measure.sim import published
+from wqlab.measure.sim.machine import find_machine
+from wqlab.measure.sim.published import Published, load_published
 from wqlab.results import Boot, Count, Results, Row, load
-from wqlab.sim import published
-from wqlab.sim.machine import find_machine
-from wqlab.sim.published import Published, load_published
 
 TABLES = {
     "before": Published(

@@ -29,8 +29,8 @@ import pytest
 from made_results import LAPTOP, SERVER, local, results
 from matplotlib.figure import Figure
 
-from wqlab import stats
-from wqlab.places import ROOT
+from wqlab.ground import stats
+from wqlab.ground.places import ROOT
 from wqlab.report import compare, counts, figures, tables, terminal
 from wqlab.report.page import page, write
 from wqlab.results import METRICS, Build, Count, Results, Run, load, merge, save, value

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import results_schema
 
-from wqlab import results, results_schema
-from wqlab.places import ROOT
-from wqlab.problem import Problem
+from wqlab import results
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
 from wqlab.results import (
     Boot,
     Build,
@@ -178,7 +179,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_schema_is_that_of_the_dataclasses() -> None:
     assert results_schema.SCHEMA.read_text() == results_schema.text(), (
-        "python3 -m wqlab.results_schema writes it anew"
+        "python3 -m results_schema writes it anew"
     )
 
 

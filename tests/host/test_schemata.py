@@ -12,9 +12,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from schemata import DECLARATION, HOME, obstacle, schemata, split
 
-from wqlab.problem import Problem
-from wqlab.schemata import DECLARATION, HOME, obstacle, schemata, split
+from wqlab.ground.problem import Problem
 
 # What the kernel has and the compiler here lacks
 KERNEL = """\

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import drgn
 import pytest
 
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
 
 TOOLS = ROOT / "tools/workqueue"
 sys.path.insert(0, str(TOOLS))

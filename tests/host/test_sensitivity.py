@@ -5,10 +5,10 @@ Seen failing: with variants that keep what the one before has changed, and with 
 upside down.
 """
 
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.measure.sim.machine import find_machine
+from wqlab.measure.sim.sensitivity import conclusions, lines, variants
 from wqlab.results import SCHEMA, Boot, Count, Kernel, Results, load
-from wqlab.sim.machine import find_machine
-from wqlab.sim.sensitivity import conclusions, lines, variants
 
 MACHINE = find_machine("grace-72")
 

@@ -15,8 +15,8 @@ import pytest
 from fake_kernel import ROOT, Project, make_project, write
 
 from wqlab import cli
-from wqlab.arch import ARCHES
-from wqlab.counts import KINDS
+from wqlab.kernels.arch import ARCHES
+from wqlab.measure.counts import KINDS
 
 SYSTEMS = {
     "debian": 'ID=debian\nNAME="x"\n',

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from wqlab import vm
-from wqlab.arch import ARCHES
-from wqlab.counts.loads import pool_lock
-from wqlab.places import ROOT
-from wqlab.problem import Problem
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
+from wqlab.guests import vm
+from wqlab.kernels.arch import ARCHES
+from wqlab.measure.counts.loads import pool_lock
+from wqlab.measure.sim.machine import COSTS, load_machine
+from wqlab.measure.sim.simulate import Symbols, counted, counts, read_run
 from wqlab.results import Row
-from wqlab.sim.machine import COSTS, load_machine
-from wqlab.sim.simulate import Symbols, counted, counts, read_run
 
 MACHINES = sorted((ROOT / "machines").glob("*.toml"))
 COSTLY = "".join(f"{name} = 1\n" for name in COSTS)

@@ -10,8 +10,8 @@ from statistics import median
 import numpy as np
 import pytest
 
-from wqlab import stats
-from wqlab.stats import Spread, compare
+from wqlab.ground import stats
+from wqlab.ground.stats import Spread, compare
 
 RUNS = 1000
 # What boots of one kernel differ by, as standard deviation over mean: items/s under

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
 
 
 def tracked() -> list[Path]:

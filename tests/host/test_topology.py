@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from wqlab.places import ROOT
-from wqlab.scenario import (
+from wqlab.ground.places import ROOT
+from wqlab.guests.scenario import (
     SCOPES,
     Pods,
     TopologyError,

@@ -8,10 +8,10 @@ that no patch has.
 import re
 
 import pytest
+from mails import Mail
 
-from wqlab.bases import Base, load_base, series_names
-from wqlab.mails import Mail
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.kernels.bases import Base, load_base, series_names
 
 
 def beginnings() -> list[tuple[str, str]]:

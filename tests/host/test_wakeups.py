@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from made_traces import AFTER, DROP, REST, TAKE, UNDER, WAKE, WAKE_OTHER, stack, trace, wakeup
 
-from wqlab.counts.wakeups import wq_wakeups
-from wqlab.places import ROOT
+from wqlab.ground.places import ROOT
+from wqlab.measure.counts.wakeups import wq_wakeups
 
 TOOL = ROOT / "tools/workqueue/wq_wakeups.py"
 DATA = ROOT / "tests/data"

@@ -14,10 +14,10 @@ import pytest
 from farm import Making, Need
 from needs import SOURCE
 
-from wqlab import apt
-from wqlab.places import CACHE, ROOT
-from wqlab.problem import Skipped
-from wqlab.run import check
+from wqlab.ground.places import CACHE, ROOT
+from wqlab.ground.problem import Skipped
+from wqlab.ground.run import check
+from wqlab.kernels import apt
 
 FOLDER = ROOT / "models/litmus"
 LIMIT = 60  # seconds

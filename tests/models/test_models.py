@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from farm import Making, Need
 
-from wqlab.places import CACHE, ROOT
-from wqlab.problem import Problem, Skipped
-from wqlab.run import TIMED_OUT, run
+from wqlab.ground.places import CACHE, ROOT
+from wqlab.ground.problem import Problem, Skipped
+from wqlab.ground.run import TIMED_OUT, run
 
 MODEL = ROOT / "models/max_active.pml"
 DEPTH = 20_000  # no run of the model has as many steps

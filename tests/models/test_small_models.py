@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from farm import Making, Need
 
-from wqlab.places import CACHE, ROOT
-from wqlab.problem import Skipped
-from wqlab.run import check
+from wqlab.ground.places import CACHE, ROOT
+from wqlab.ground.problem import Skipped
+from wqlab.ground.run import check
 
 LIMIT = 300  # seconds
 # Sizes of the model

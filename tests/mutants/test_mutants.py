@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 from farm import ALL, Making, Need
-from needs import SOURCE, Boot, Simulator, UmlSeries
-
-from wqlab.mutants import (
+from mutants import (
     ORIGINAL,
     SCALING,
     Found,
@@ -29,7 +27,9 @@ from wqlab.mutants import (
     plan,
     verdict,
 )
-from wqlab.places import BUILD
+from needs import SOURCE, Boot, Simulator, UmlSeries
+
+from wqlab.ground.places import BUILD
 
 DIFFS = {diff.stem: diff for diff in find_diffs(Path(__file__).parent / "series")}
 RUNS = {name: named_run(diff) for name, diff in DIFFS.items()}

@@ -16,14 +16,15 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import checks
 import pytest
 from farm import Making, Need
 
-from wqlab import checks
-from wqlab.apt import Unreachable
-from wqlab.bases import Patch, load_base, series_names
-from wqlab.obtain import git, git_env, obtain
-from wqlab.places import ROOT
+from wqlab.ground.git import git, git_env
+from wqlab.ground.places import ROOT
+from wqlab.kernels.apt import Unreachable
+from wqlab.kernels.bases import Patch, load_base, series_names
+from wqlab.kernels.obtain import obtain
 
 
 @dataclass(frozen=True)

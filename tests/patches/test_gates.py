@@ -8,14 +8,14 @@ made a warning.
 import shutil
 from dataclasses import dataclass
 
+import checks
 import pytest
 from farm import Making, Need
 from needs import HOST_CORES, OTHERS, SOURCE
 
-from wqlab import checks
-from wqlab.arch import find_arch
-from wqlab.bases import Base
-from wqlab.problem import Skipped
+from wqlab.ground.problem import Skipped
+from wqlab.kernels.arch import find_arch
+from wqlab.kernels.bases import Base
 
 JOBS = max(1, HOST_CORES // 2)
 

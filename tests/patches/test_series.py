@@ -13,18 +13,18 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import checks
 import pytest
 from farm import Making, Need
 from needs import HOST_CORES, OTHERS, SOURCE, Boot, Kernel, UmlSeries
 from needs import Suites as BootSuites
 
-from wqlab import checks
-from wqlab.arch import find_arch
-from wqlab.bases import Base, Patch
-from wqlab.kunit import Report, Uml, build_uml, run_uml
-from wqlab.places import BUILD
-from wqlab.problem import Skipped
-from wqlab.vm import Record
+from wqlab.ground.places import BUILD
+from wqlab.ground.problem import Skipped
+from wqlab.guests.kunit import Report, Uml, build_uml, run_uml
+from wqlab.guests.vm import Record
+from wqlab.kernels.arch import find_arch
+from wqlab.kernels.bases import Base, Patch
 
 # Each build has a checkout of its own: a few of them are enough.
 JOBS = max(1, HOST_CORES // 4)

@@ -11,8 +11,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from wqlab.places import BUILD, CACHE
-from wqlab.problem import OK, Problem
+from wqlab.ground.places import BUILD, CACHE
+from wqlab.ground.problem import OK, Problem
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import ClassVar, Generic, Literal, TypeVar
 
-from wqlab import stats
-from wqlab.module import words
+from wqlab.ground import stats
+from wqlab.ground.stats import Ratio
+from wqlab.ground.text import plural
+from wqlab.guests.scenario import SCOPES
 from wqlab.results import (
     FIGURES,
     METRICS,
@@ -28,9 +30,7 @@ from wqlab.results import (
     samples,
     wakeups_per_item,
 )
-from wqlab.scenario import SCOPES
-from wqlab.stats import Ratio
-from wqlab.text import plural
+from wqlab.results.module import words
 
 RANKS = ("p50", "p90", "p95", "p99", "p999", "max")
 TIMES = {"queue": "queue_work() took", "start": "from queue_work() to the start of the item"}

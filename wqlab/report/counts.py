@@ -3,7 +3,6 @@
 
 import statistics
 
-from wqlab.module import words
 from wqlab.report.compare import PER_ITEM, Counted, machine_line
 from wqlab.report.tables import (
     Cell,
@@ -16,6 +15,7 @@ from wqlab.report.tables import (
     spread,
 )
 from wqlab.results import FIGURES, Count, Section
+from wqlab.results.module import words
 
 PLACES = 10  # functions to show
 

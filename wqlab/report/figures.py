@@ -16,6 +16,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
+from wqlab.ground.stats import LEVEL, Spread
 from wqlab.report.compare import (
     LOCKS,
     OVER,
@@ -30,7 +31,6 @@ from wqlab.report.compare import (
     ordered_kernels,
     rank_name,
 )
-from wqlab.stats import LEVEL, Spread
 
 # Figures are drawn in the colours of the light page. In the page each becomes a variable of
 # its style sheet, which has another value where the reader prefers dark.

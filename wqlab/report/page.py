@@ -8,7 +8,8 @@ from pathlib import Path
 
 import jinja2
 
-from wqlab.problem import Usage
+from wqlab.ground.problem import Usage
+from wqlab.ground.stats import ENOUGH
 from wqlab.report import counts, figures, tables, terminal
 from wqlab.report.compare import (
     MODES,
@@ -25,7 +26,6 @@ from wqlab.report.compare import (
 from wqlab.report.figures import Drawing
 from wqlab.report.tables import Table
 from wqlab.results import Machine, Results, Section, dumps
-from wqlab.stats import ENOUGH
 
 TEMPLATE = "page.html.j2"
 

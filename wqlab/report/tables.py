@@ -5,7 +5,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from wqlab.module import words
+from wqlab.ground.stats import Spread
+from wqlab.ground.text import plural
+from wqlab.guests.scenario import SCOPES
 from wqlab.report.compare import (
     CHANCE,
     DEFAULT_SCOPES,
@@ -26,9 +28,7 @@ from wqlab.report.compare import (
     rank_name,
 )
 from wqlab.results import METRICS, Build, Machine, Metric, Results, Section
-from wqlab.scenario import SCOPES
-from wqlab.stats import Spread
-from wqlab.text import plural
+from wqlab.results.module import words
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results as text, for the terminal."""
 
+from wqlab.ground.stats import ENOUGH
+from wqlab.ground.text import plural
+from wqlab.ground.text import table as aligned
 from wqlab.report.compare import (
     counted_panels,
     hosts,
@@ -32,9 +35,6 @@ from wqlab.report.tables import (
     time_tables,
 )
 from wqlab.results import Results
-from wqlab.stats import ENOUGH
-from wqlab.text import plural
-from wqlab.text import table as aligned
 
 
 def render(table: Table) -> list[str]:

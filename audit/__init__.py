@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Read what all callers in a kernel tree ask of their workqueues, and what their limits mean.
+
+Coccinelle matches the calls and what gives their arguments values. For each call there are the
+name, flags and max_active, and how many items may run at once with a limit of each CPU (6.6 to
+6.8), with shares of nodes (6.9 on) and with the exact limit of this series. The kernel's source
+is only read. Written are NAME.json, NAME.csv and NAME.md; with --file, the last two are made of
+an earlier run's JSON.
+"""
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+from audit import report
+from audit.limits import Constants, meaning
+from audit.report import Audit, Kernel, Note, Row
+from audit.resolve import Counts, Resolver
+from audit.sites import Site, constants, find, resolved, values_of
+from audit.tree import Tree
+from audit.waits import Folder, folders, last_word
+from wqlab import results
+from wqlab.ground.files import write_whole
+from wqlab.ground.places import BUILD
+from wqlab.ground.problem import OK, Problem, Usage
+from wqlab.ground.run import check, say
+from wqlab.kernels.obtain import obtain
+from wqlab.kernels.options import add_base, existing, numbers, output, positive
+from wqlab.kernels.source import Source
+
+FEW = 16  # CPUs that a limit which grows with them is told from
+INTERNAL = ("__WQ_LEGACY", "__WQ_DEPRECATED")
+
+
+def row(
+    one: Site, resolver: Resolver, known: Constants, cpus: int, nodes: list[int], notes: list[Note]
+) -> Row:
+    """What a call site asks for means, but for what its items do."""
+    found = Row(one.file, one.line, one.function, one.call, one.name, one.flags, one.limit)
+    if one.why:
+        return _with(found, why=one.why)
+    resolver.options.clear()
+    flags, asked = values_of(resolver, one, Counts(cpus, max(nodes)))
+    _, few = values_of(resolver, one, Counts(FEW, max(nodes)))
+    kinds = sorted({known.kind(value) for value in flags})
+    active = sorted({known.limit(value) for value in asked}) if kinds != ["bh"] else []
+    findings = []
+    if max(asked) > max(few) and "unbound" in kinds:
+        findings.append("cpus")
+    elif max(asked) > max(few) and "percpu" in kinds:
+        findings.append("cpus-each")
+    if max(asked) > known.most:
+        findings.append("clamped")
+    meanings = []
+    if "unbound" in kinds:
+        note = report.note_of(one.file, one.name, notes)
+        allocated = note.allocated if note else 0
+        meanings = [meaning(max(active), known, cpus, number, allocated) for number in nodes]
+        if max(active) == 1:
+            findings.append("serial")
+        if max(one.narrower for one in meanings) >= report.MUCH:
+            findings.append("narrower")
+        if max(one.wider for one in meanings) >= report.MUCH:
+            findings.append("wider")
+    always = [
+        name
+        for name, bit in sorted(known.flags.items())
+        if bit.bit_count() == 1 and "WQ_AFFN" not in name and name not in INTERNAL
+        and all(value & bit for value in flags)
+    ]  # fmt: skip
+    return _with(
+        found,
+        kind=" or ".join(kinds),
+        named=" ".join(always),
+        active=active,
+        options=sorted(resolver.options),
+        meanings=meanings,
+        findings=findings,
+    )
+
+
+def _with(found: Row, **more: object) -> Row:
+    return Row(**{**vars(found), **more})  # type: ignore[arg-type]
+
+
+def waiting(found: Row, to: str, folder: Folder, shared: bool) -> Row:
+    """With what its items wait for; `shared` is whether others in the folder have its name."""
+    each_other, any_of = folder.waits(last_word(to), found.file if shared else "")
+    if not each_other and not any_of:
+        return found
+    findings = [*found.findings, "each-other" if each_other else "waits"]
+    return _with(found, findings=findings, waits=[*each_other, *any_of])
+
+
+def audit(
+    source: Source, cpus: int, nodes: list[int], made: results.Made, notes: list[Note]
+) -> Audit:
+    """Of a whole tree."""
+    tree = Tree(source.repo)
+    resolver = Resolver(tree)
+    known = constants(resolver)
+    sites = resolved(resolver, find(tree))
+    if not sites:
+        raise Problem(f"no workqueue is allocated in {source.version}: is it a kernel's source?")
+    rows = [(one, row(one, resolver, known, cpus, nodes, notes)) for one in sites]
+    # Where the limit is left to the kernel, it is far above what items need of each other.
+    limited = [
+        one
+        for one, found in rows
+        if found.meanings and max(found.active) < known.default and one.to
+    ]
+    named = Counter(
+        (str(Path(file).parent), last_word(to))
+        for file, to in {(one.file, last_word(one.to)) for one in sites if one.to}
+    )
+    where = folders(tree, sorted({one.file for one in limited}))
+    return Audit(
+        schema=report.SCHEMA,
+        made=made,
+        coccinelle=check(["spatch", "--version"], wrong="spatch cannot be run").splitlines()[0],
+        kernel=Kernel(source.version, source.tree_id, known.most, known.default, known.least),
+        cpus=cpus,
+        rows=[
+            waiting(
+                found,
+                one.to,
+                where[Path(one.file).parent],
+                named[str(Path(one.file).parent), last_word(one.to)] > 1,
+            )
+            if one in limited
+            else found
+            for one, found in rows
+        ],
+    )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_base(parser)
+    parser.add_argument(
+        "--cpus", type=positive, default=64, metavar="N", help="CPUs of the machine (64)"
+    )
+    parser.add_argument(
+        "--nodes",
+        type=numbers,
+        default=[1, 2, 4, 8],
+        metavar="M,...",
+        help="numbers of nodes that they are spread over (1,2,4,8)",
+    )
+    parser.add_argument("--file", type=existing, metavar="FILE", help="JSON of an earlier run")
+    parser.add_argument(
+        "--out",
+        type=output,
+        metavar="NAME",
+        help="what the files are named, without .json (build/audit-BASE)",
+    )
+
+
+def command(args: argparse.Namespace) -> int:
+    notes = report.load_notes()
+    nodes = sorted(set(args.nodes))
+    if not nodes or max(nodes) > args.cpus:
+        raise Usage(f"--nodes {','.join(map(str, nodes))}: each node has a CPU at least, and there "
+                    f"are {args.cpus}")  # fmt: skip
+    if args.file:
+        found = report.load(args.file)
+        out = args.out or args.file.with_suffix("")
+    else:
+        said = f"wqlab audit --base {args.base.name} --cpus {args.cpus}"
+        said += f" --nodes {','.join(map(str, nodes))}"
+        made = results.made(said + (" --ksrc KSRC" if args.ksrc else ""))
+        found = audit(obtain(args.base, args.ksrc), args.cpus, nodes, made, notes)
+        out = args.out or BUILD / f"audit-{args.base.name}"
+        write_whole(out.with_name(f"{out.name}.json"), report.dumps(found))
+    write_whole(out.with_name(f"{out.name}.csv"), report.as_csv(found, notes))
+    write_whole(out.with_name(f"{out.name}.md"), report.page(found, notes))
+    print(*report.terminal(found, notes), sep="\n")
+    say(f"{out}.json, .csv and .md have all of it")
+    return OK

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Break the kernel on purpose, once for each diff of a folder, and say what notices.
+
+The first line of a diff may name what must notice:
+
+  Caught by: CASE                         a KUnit case, on User Mode Linux
+  Caught by: CASE on MACHINE              the same on a machine of scenarios/; those named
+                                          lockdep_... on a kernel with lockdep
+  Caught by: wqtorture on MACHINE: TEXT   wqtorture, with an error that matches TEXT
+  Caught by: scaling                      what an item costs on many CPUs, in simulated time
+
+All other mutants run every KUnit case on User Mode Linux. Diffs that change nothing but bodies of
+functions share one kernel of each kind, any other is built by itself.
+
+Prints a line for each mutant. Exit status: 0 all were caught, by what they name if they name it;
+1 some were not.
+"""
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemata import Mutant, schemata
+
+from wqlab.ground.places import BUILD
+from wqlab.ground.problem import FAILED, OK, Problem, Usage
+from wqlab.ground.run import CORES, say, side_by_side
+from wqlab.guests import kunit, vm
+from wqlab.guests.scenario import find_scenario
+from wqlab.kernels.build import build
+from wqlab.kernels.obtain import obtain
+from wqlab.kernels.options import add_base, existing
+from wqlab.kernels.source import Source
+
+CAUGHT_BY = re.compile(r"(?P<case>\w+)(?: on (?P<machine>[\w-]+))?(?:: (?P<text>.+))?")
+OUT = BUILD / "mutants"
+ORIGINAL = Mutant("original", {})
+TORTURE, SCALING = "wqtorture", "scaling"
+TORTURE_ARGS = "torture.secs=30 torture.args=stall_ms=5000"
+BOOT_LIMIT = 300.0  # seconds for a boot on a machine
+# Where mutants go that User Mode Linux does not catch and that name no machine
+DEEP = ("smt-7x2", "one-llc-12", "nodes-2")
+DEEP_TORTURE = "nodes-4"
+
+Kernel = kunit.Uml | vm.Kernel
+
+
+@dataclass(frozen=True)
+class Run:
+    """A boot of a mutant that may catch it."""
+
+    case: str = ""  # of KUnit, or TORTURE; "" is every case
+    machine: str = ""  # of scenarios/; "" is User Mode Linux
+    text: str = ""  # of an error of wqtorture, a regular expression
+
+    def __str__(self) -> str:
+        where = f" on {self.machine}" if self.machine else ""
+        return (self.case or "KUnit") + where + (f": {self.text}" if self.text else "")
+
+    @property
+    def flavour(self) -> str:
+        """Of the kernel that it boots; "" is that of User Mode Linux."""
+        if not self.machine:
+            return "test" if self.case == SCALING else ""
+        # torture that is to find anything also gets what finds mistakes without effect
+        return "debug" if self.is_lockdep or (self.case == TORTURE and not self.text) else "test"
+
+    @property
+    def is_lockdep(self) -> bool:
+        return self.case.startswith("lockdep_")
+
+    @property
+    def cases(self) -> str:
+        """Those of KUnit that run; lockdep's is about what all others did."""
+        return f"*workqueue*.{self.case}" if self.case and not self.is_lockdep else "*workqueue*"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run has shown."""
+
+    run: Run
+    failed: tuple[str, ...] = ()  # cases, or errors of wqtorture
+    lost: str = ""  # how the kernel came to its end before it was done
+
+    @property
+    def catcher(self) -> str:
+        """What has caught the mutant; "" if nothing has."""
+        where = f" on {self.run.machine}" if self.run.machine else ""
+        if self.failed:
+            return ", ".join(self.failed) + where
+        return f"the kernel did not survive{where}: {self.lost}" if self.lost else ""
+
+    @property
+    def as_named(self) -> bool:
+        """Whether it was caught by what the run says."""
+        if self.run.text:
+            return any(re.search(self.run.text, error) for error in self.failed)
+        return self.run.case in self.failed
+
+
+def named_run(diff: Path) -> Run | None:
+    """What the first line of a diff names, if it does."""
+    with diff.open() as lines:
+        first = lines.readline().rstrip("\n")
+    if not first.startswith("Caught by"):
+        return None
+    match = CAUGHT_BY.fullmatch(first.removeprefix("Caught by: "))
+    run = Run(**match.groupdict(default="")) if match else Run()
+    if not match or (run.case == TORTURE) != bool(run.text) or (run.text and not run.machine):
+        raise Problem(
+            f'{diff}: "{first}" is none of "Caught by: CASE", "Caught by: CASE on MACHINE" and '
+            f'"Caught by: {TORTURE} on MACHINE: TEXT"'
+        )
+    try:
+        re.compile(run.text)
+        if run.machine:
+            find_scenario(run.machine)
+    except (Usage, re.error) as error:
+        raise Problem(f"{diff}: {error}") from None
+    return run
+
+
+def find_diffs(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Those of a folder, or those of them that are named."""
+    diffs = {path.stem: path for path in sorted(folder.glob("*.diff"))}
+    for name in names:
+        if name not in diffs:
+            raise Usage(f"{folder} has no {name}.diff")
+    if not diffs:
+        raise Usage(f"{folder} has no *.diff")
+    return [path for name, path in diffs.items() if not names or name in names]
+
+
+def run_uml(uml: kunit.Uml, number: int, run: Run, out: Path) -> Found:
+    """A broken kernel may warn and hang before the case that runs alone has reported."""
+    log = out / "log"
+    report = kunit.run_uml(uml, filter=run.cases, append=f"wq_mutant={number}", log=log)
+    failed = tuple(case.name for case in report.cases if case.outcome == "failed")
+    alone = run.case and not run.is_lockdep
+    if alone and report.lost and re.search("^WARNING: ", log.read_text(), re.MULTILINE):
+        failed = (run.case,)
+    return Found(run, failed, report.lost)
+
+
+def run_machine(kernel: vm.Kernel, number: int, run: Run, out: Path) -> Found:
+    append = f"wq_mutant={number}"
+    if run.case == TORTURE:
+        job, failure = "torture", r"wqtorture: !!! (.*)"
+        append += f" {TORTURE_ARGS}"
+    else:
+        job, failure = "kunit", r" +not ok \d+ (\w+).*"
+        append += f" kunit.filter_glob={run.cases}"
+    machine = find_scenario(run.machine)
+    record = vm.boot(kernel, machine, job, out, append=append, timeout=BOOT_LIMIT)
+    matches = (re.fullmatch(failure, line) for line in record.lines)
+    failed = tuple(dict.fromkeys(match[1] for match in matches if match))
+    lost = record.reason if record.verdict == "lost" or not failed else ""
+    return Found(run, failed, lost)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The mutants, and what their kernels are built from."""
+
+    mutants: Mapping[str, Mutant]
+    overlay: Mapping[str, str]  # with all that share kernels
+
+    def kernel(
+        self, source: Source, flavour: str, own: Mutant | None = None, place: str = "uml"
+    ) -> Kernel:
+        """Build a flavour, "" being User Mode Linux, that mutants share, or for one of its own."""
+        overlay = own.files if own else self.overlay
+        if not flavour:
+            return kunit.build_uml(source, overlay=overlay, place=place)
+        kernel = vm.find_kernel(build(source, flavour, overlay=overlay))
+        vm.kvm_works(kernel)  # its trial boot should have the machine to itself
+        return kernel
+
+
+def plan(source: Source, diffs: Sequence[Path]) -> Plan:
+    with source.hold() as tree:
+        mutants, overlay = schemata(diffs, lambda path: (tree / path).read_text())
+    return Plan({mutant.name: mutant for mutant in mutants}, overlay)
+
+
+def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
+    """Boot a kernel that has this mutant."""
+    if run.case == SCALING and isinstance(kernel, vm.Kernel):
+        from wqlab.measure.sim import scaling
+
+        append = f"wq_mutant={mutant.number}"
+        complaint = scaling.complaint(scaling.cost(kernel, out / mutant.name, append))
+        return Found(run, (SCALING,) if complaint else (), complaint)
+    if isinstance(kernel, kunit.Uml):
+        return run_uml(kernel, mutant.number, run, out / mutant.name)
+    return run_machine(kernel, mutant.number, run, out / mutant.name)
+
+
+def check_original(found: Found) -> None:
+    """What wq_mutant=0 has shown must be nothing."""
+    if found.catcher:
+        raise Problem(f"wq_mutant=0, which breaks nothing, fails: {found.catcher}")
+
+
+def verdict(named: Run | None, runs: Sequence[Found]) -> tuple[bool, str]:
+    """Whether a mutant was caught as it should be, and by what."""
+    caught = "; ".join(found.catcher for found in runs if found.catcher)
+    if named and not any(found.run == named and found.as_named for found in runs):
+        return False, f"NOT CAUGHT by {named}, which it names{f', but by {caught}' * bool(caught)}"
+    return bool(caught), f"caught by {caught}" if caught else "SURVIVED"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=existing, metavar="FOLDER", help="of *.diff")
+    parser.add_argument(
+        "names", nargs="*", default=[], metavar="NAME", help="only these diffs (all)"
+    )
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="also boot what survives and names nothing on machines, the last time with wqtorture",
+    )
+    add_base(parser)
+
+
+def command(args: argparse.Namespace) -> int:
+    diffs = find_diffs(args.folder, args.names)
+    named = {diff.stem: named_run(diff) for diff in diffs}
+    source = obtain(args.base, args.ksrc)
+    made = plan(source, find_diffs(args.folder))  # whatever runs, the kernels are the same
+    found: dict[str, list[Found]] = {name: [] for name in named}
+
+    def try_all(runs: Mapping[str, Run]) -> None:
+        """Boot each of these mutants, those that share a kernel side by side."""
+        groups: dict[tuple[str, str], list[Mutant]] = {}
+        for name, run in runs.items():
+            own = name if made.mutants[name].unshared else ""
+            groups.setdefault((own, run.flavour), []).append(made.mutants[name])
+        for (own, flavour), mutants in groups.items():
+            if own:
+                say(f"{own} has a kernel of its own: {mutants[0].unshared}")
+            kernel = made.kernel(source, flavour, mutants[0] if own else None)
+            if not own and not flavour:
+                check_original(look(kernel, ORIGINAL, Run(), OUT))
+
+            def boot_one(mutant: Mutant, kernel: Kernel = kernel) -> Found:
+                return look(kernel, mutant, runs[mutant.name], OUT)
+
+            # What is caught on User Mode Linux is so mostly by an item that does not come.
+            for mutant, result in side_by_side(boot_one, mutants, CORES if flavour else 2 * CORES):
+                found[mutant.name].append(result)
+                say(f"{mutant.name}: {result.catcher or f'not caught by {result.run}'}")
+
+    try_all({name: run or Run() for name, run in named.items()})
+    deeper = [Run(machine=name) for name in DEEP] + [Run(TORTURE, DEEP_TORTURE)]
+    for run in deeper if args.deep else []:
+        alive = [name for name, runs in found.items() if not any(one.catcher for one in runs)]
+        try_all({name: run for name in alive if not named[name]})
+
+    verdicts = {name: verdict(named[name], runs) for name, runs in found.items()}
+    for name, (_, words) in verdicts.items():
+        print(f"{name}: {words}")
+    return OK if all(well for well, _ in verdicts.values()) else FAILED

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Files that are never half written, removing them, and locks."""
+
+import fcntl
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wqlab.ground.places import CACHE
+from wqlab.ground.problem import Problem
+from wqlab.ground.run import say
+
+LOCK_LIMIT = 1800.0  # seconds to wait for another run
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock(name: str, limit: float = LOCK_LIMIT, *, shared: bool = False) -> Iterator[None]:
+    """Hold the cache's lock `name`, which ends with this process at the latest; if shared, beside
+    others who share it."""
+    path = CACHE / f"{name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # not inherited: what outlives this process does not hold it
+    with path.open("w") as file:
+        deadline, said = time.monotonic() + limit, False
+        while True:
+            try:
+                fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said:
+                    say(f"waiting for another run that holds {path}")
+                    said = True
+                if time.monotonic() > deadline:
+                    raise Problem(
+                        f"{path} is still held after {limit:.0f} s: end the other run, then try again"
+                    ) from None
+                time.sleep(0.2)
+        yield
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is never seen half written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.replace(path)

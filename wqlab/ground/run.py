@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Running programs with a limit, signals, and progress."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+from wqlab.ground.problem import Problem
+
+BEAT = 10.0  # seconds between lines that say that something is still going on
+END_LIMIT = 10.0  # seconds for a program that was told to end
+STARTED = time.monotonic()
+CORES = len(os.sched_getaffinity(0))
+TIMED_OUT = 124  # the status of a program that took longer than its limit
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_running: set[subprocess.Popen] = set()
+_closing = threading.Event()
+_starting = threading.Lock()
+
+
+def say(text: str) -> None:
+    """A line of progress on stderr, with the seconds since the command started."""
+    print(f"[{time.monotonic() - STARTED:4.0f}s] {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a program ended. TIMED_OUT is the status at the limit."""
+
+    status: int
+    output: str  # stdout, and stderr where it was not kept apart; "" if it went to a log
+
+
+def end(program: subprocess.Popen) -> None:
+    """End a program and all that it has started: its process group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(program.pid, number)
+        except ProcessLookupError:
+            pass
+        try:
+            program.wait(END_LIMIT)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def end_all() -> None:
+    """End every program that was started, in whatever thread, and start no other."""
+    with _starting:
+        _closing.set()
+        programs = list(_running)
+    for program in programs:
+        end(program)
+
+
+@contextmanager
+def started(command: Sequence[str | Path], **more: Any) -> Iterator[subprocess.Popen]:
+    """A program that ends with the block, with end_all() or with this process; `more` is for
+    Popen."""
+    with _starting:
+        if _closing.is_set():
+            raise Problem("interrupted")
+        try:
+            # A session of its own: Ctrl-C is for us, and we end it. Should this process be
+            # killed, setpriv has the kernel end the program.
+            program = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "TERM", *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                **more,
+            )
+        except OSError as error:
+            raise Problem(f"{command[0]} cannot be run: {error.strerror}") from None
+        _running.add(program)
+    try:
+        yield program
+    finally:
+        if program.poll() is None:
+            end(program)
+        _running.discard(program)
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    limit: float,
+    label: str = "",
+    log: Path | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stderr: bool = True,
+) -> Done:
+    """Run a program, which ends at the limit (seconds) or with this one, whatever ends it.
+
+    With a label, progress is shown. With a log, its output is appended there. Without stderr,
+    what it says there goes to this program's, and is not part of the output.
+    """
+    if label:
+        say(label)
+    if log:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    out = log.open("ab") if log else subprocess.PIPE
+    try:
+        with started(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT if stderr else None,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+        ) as program:
+            status, output = _wait(program, limit, label)
+    finally:
+        if not isinstance(out, int):
+            out.close()
+    if status == TIMED_OUT and label:
+        say(f"{label}: stopped after the limit of {limit:.0f} s")
+    return Done(status, output.decode(errors="replace") if output else "")
+
+
+def _wait(program: subprocess.Popen, limit: float, label: str) -> tuple[int, bytes]:
+    started = time.monotonic()
+    while True:
+        passed = time.monotonic() - started
+        try:
+            wait = min(BEAT, limit - passed) if label else limit - passed
+            output, _ = program.communicate(timeout=max(wait, 0))
+            return program.returncode, output or b""
+        except subprocess.TimeoutExpired:
+            passed = time.monotonic() - started
+            if passed >= limit:
+                end(program)
+                output, _ = program.communicate()
+                return TIMED_OUT, output or b""
+            say(f"{label} ... {passed:.0f} s")
+        except BaseException:
+            end(program)
+            raise
+
+
+def check(command: Sequence[str | Path], *, wrong: str, limit: float = 60.0, **more) -> str:
+    """The output of a program that must succeed; if not, Problem with `wrong` and what it said."""
+    done = run(command, limit=limit, **more)
+    if done.status:
+        said = [line for line in done.output.splitlines() if line.strip()]
+        raise Problem(f"{wrong}: {said[-1].strip() if said else f'status {done.status}'}")
+    return done.output
+
+
+def side_by_side(
+    make: Callable[[T], R], of: Iterable[T], number: int = CORES
+) -> Iterator[tuple[T, R]]:
+    """What `make` gives for each, so many at once, as they end. When this is broken off, all
+    programs end."""
+    pool = ThreadPoolExecutor(number)
+    try:
+        futures = {pool.submit(make, one): one for one in of}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_all()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def terminated(number: int, _: FrameType | None) -> None:
+    """TERM and HUP end a command as Ctrl-C does, with everything tidied up."""
+    sys.exit(128 + number)
+
+
+def handle_signals() -> None:
+    # A shell ignores SIGINT in what it runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, terminated)
+
+
+def time_left(seconds: float) -> str:
+    """As ", about 3 min left"."""
+    if seconds < 90:
+        return f", about {seconds:.0f} s left"
+    return f", about {seconds / 60:.0f} min left"
+
+
+class Progress:
+    """How far a number of steps has come, and how long the rest may take."""
+
+    def __init__(self, kinds: Sequence[str], at_once: int = 1) -> None:
+        """`kinds` has one word for each step: those of the same kind take as long."""
+        self.kinds = list(kinds)
+        self.at_once = at_once
+        self.seconds: dict[str, list[float]] = {}
+        self.done = 0
+
+    def saw(self, kind: str, seconds: float) -> None:
+        """A step of this kind took that long, in this run or in one before."""
+        self.seconds.setdefault(kind, []).append(seconds)
+
+    def step(self, kind: str, seconds: float, counts: bool = True) -> str:
+        """One step more is done. Returns "[3/12]" and, if it can be told, the time left."""
+        self.done += 1
+        if counts:
+            self.saw(kind, seconds)
+        return f"[{self.done}/{len(self.kinds)}]"
+
+    def left(self) -> str:
+        """As ", about 3 min left"; "" at the end."""
+        rest = self.kinds[self.done :]
+        if not rest:
+            return ""
+        known = [sum(self.seconds[k]) / len(self.seconds[k]) for k in rest if k in self.seconds]
+        if len(known) < len(rest) / 2:
+            return ", time left not known yet"
+        return time_left(sum(known) / len(known) * len(rest) / min(self.at_once, len(rest)))

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run the KUnit suites of the base with its series on User Mode Linux.
+
+For another architecture than x86_64 (ARCH=arm64), in QEMU, by the kernel's own kunit.py. Where the
+series has no suite yet, it is KUnit's example. Prints each case with its outcome, and how many there
+were; the raw log of the kernel is at build/kunit.log.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wqlab.ground.files import lock, write_whole
+from wqlab.ground.places import BUILD, CACHE
+from wqlab.ground.problem import FAILED, OK, Problem, Skipped, Usage
+from wqlab.ground.run import run
+from wqlab.guests.vm import UML_DIR
+from wqlab.kernels import options
+from wqlab.kernels.arch import UML, Arch, find_arch
+from wqlab.kernels.build import CONFIGS, add_patches, build, check_patches, diff_overlay
+from wqlab.kernels.obtain import obtain
+from wqlab.kernels.source import Source, kbuild_env
+
+SUITES = "*workqueue*"
+EXAMPLE = "example.example_simple_test"  # the others show what failing and skipping is
+LIMIT = 120.0  # seconds for a run of the suites
+SLOWER = 5  # times: in QEMU
+CPUS = 4  # there
+BUILD_LIMIT = 3600.0  # seconds for a build and a run there
+OUTCOMES = {"PASS": "passed", "FAIL": "failed", "ERROR": "failed", "SKIP": "skipped"}
+
+
+@dataclass(frozen=True)
+class Case:
+    suite: str
+    name: str
+    outcome: str  # passed, failed or skipped
+
+    def __str__(self) -> str:
+        return f"{self.outcome:<8}{self.suite}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the suites in a kernel's log came to."""
+
+    cases: tuple[Case, ...]
+    lost: str = ""  # why the results are not whole; "" where they are
+
+    @property
+    def passed(self) -> bool:
+        return not self.lost and all(case.outcome != "failed" for case in self.cases)
+
+    def __str__(self) -> str:
+        counts = {outcome: 0 for outcome in ("passed", "failed", "skipped")}
+        for case in self.cases:
+            counts[case.outcome] += 1
+        lines = [*map(str, self.cases), *([f"failed  lost: {self.lost}"] if self.lost else [])]
+        counts["failed"] += bool(self.lost)
+        return "\n".join([*lines, ", ".join(f"{n} {outcome}" for outcome, n in counts.items())])
+
+
+@dataclass(frozen=True)
+class Uml:
+    """A kernel that runs as a program, with the suites in it."""
+
+    kernel: Path  # of wqlab.kernels.build
+    source: Source
+    has_suite: bool
+
+    @property
+    def suites(self) -> str:
+        return SUITES if self.has_suite else EXAMPLE
+
+
+def build_uml(
+    source: Source,
+    *,
+    patches: int | None = None,
+    overlay: Mapping[str, str] | None = None,
+    place: str = "uml",
+    jobs: int = 0,
+) -> Uml:
+    kernel = build(source, "uml", patches=patches, overlay=overlay, place=place, jobs=jobs)
+    config = (kernel / ".config").read_text()
+    return Uml(kernel, source, "CONFIG_WORKQUEUE_KUNIT_TEST=y" in config.splitlines())
+
+
+def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = None) -> Report:
+    """Run the suites, or what the pattern `filter`, as "SUITE.CASE", matches; keep the log.
+
+    Several can run at a time. `append` is more boot parameters.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        # User Mode Linux drops what a pipe has no room for.
+        text = Path(folder) / "log"
+        done = run(
+            [
+                *(uml.kernel / UML.image, "mem=1G", UML_DIR, "console=tty", "kunit_shutdown=halt"),
+                *("kunit.enable=1", f"kunit.filter_glob={filter or uml.suites}", *append.split()),
+            ],
+            limit=LIMIT,
+            log=text,
+            cwd=Path(folder),
+        )
+        said = text.read_text(errors="replace")
+    if log:
+        write_whole(log, said)
+    report = parse(uml.source.repo, said)
+    if done.status and not report.lost:
+        return Report(report.cases, f"User Mode Linux ended with status {done.status}")
+    return report
+
+
+def run_kunit_py(
+    source: Source,
+    arch: Arch,
+    *,
+    patches: int | None = None,
+    filter: str = SUITES,
+    log: Path | None = None,
+    jobs: int = 0,
+) -> Report:
+    """The same in QEMU, by kunit.py of the kernel, which builds one for that."""
+    for program in (f"{arch.cross}gcc", arch.qemu):
+        if not shutil.which(program):
+            raise Skipped(f"no {program}: scripts/setup test installs it where it can")
+    place = source.place("kunit")
+    with lock(str(place.relative_to(CACHE))), source.hold(patches) as tree:
+        folder = place / arch.name
+        folder.mkdir(parents=True, exist_ok=True)
+        raw = folder / "kunit.log"
+        raw.unlink(missing_ok=True)
+        done = run(
+            [
+                *(tree / "tools/testing/kunit/kunit.py", "run", "--raw_output=all"),
+                *(f"--arch={arch.kbuild}", f"--cross_compile={arch.cross}"),
+                *(f"--build_dir={folder}", f"--kunitconfig={CONFIGS / 'kunit'}"),
+                *("--kconfig_add=CONFIG_DEBUG_FS=y", f"--qemu_args=-smp {CPUS}"),
+                *(f"--make_options=CC=ccache {arch.cross}gcc", f"--timeout={LIMIT * SLOWER:.0f}"),
+                *(f"--jobs={jobs or len(os.sched_getaffinity(0))}", filter),
+            ],
+            limit=BUILD_LIMIT,
+            label=f"kunit.py for {arch.name}, log in {raw}",
+            log=raw,
+            env=kbuild_env() | {"PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        said = raw.read_text(errors="replace")
+    if log:
+        write_whole(log, said)
+    report = parse(source.repo, said)
+    if done.status and not report.lost and report.passed:
+        return Report(report.cases, f"kunit.py ended with status {done.status}")
+    return report
+
+
+# --- KTAP -----------------------------------------------------------------------------------
+
+
+def parse(tree: Path, log: str) -> Report:
+    """What the KUnit suites in a log came to, by the parser of the kernel's source `tree`.
+
+    A case that a plan counts and the log lacks is lost, as is a suite.
+    """
+    # Each suite's results in debugfs are a document of their own.
+    documents = re.split(r"^(?=KTAP version)", log.replace("\r", ""), flags=re.MULTILINE)
+    documents = [text for text in documents if "KTAP version" in text]
+    cases: list[Case] = []
+    errors: list[str] = []
+    for text in documents:
+        found, said = read_ktap(tree, text)
+        for suite in found["sub_groups"]:
+            parts = [Case(suite["name"], part["name"], outcome(part)) for part in members(suite)]
+            cases += [case for case in parts if case.name]  # one without a name is lost
+        errors += re.findall(r"\[ERROR\] Test: (.*)", said)
+        errors += [f"{part['name']} has no cases" for part in found["test_cases"] if part["name"]]
+    if not cases:
+        errors.append("no case has reported")
+    return Report(tuple(cases), "; ".join(dict.fromkeys(errors)))
+
+
+def read_ktap(tree: Path, text: str) -> tuple[dict, str]:
+    """The results of one KTAP document, and what kunit.py says of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, result = Path(folder) / "log", Path(folder) / "json"
+        log.write_text(text)
+        done = run(
+            [tree / "tools/testing/kunit/kunit.py", "parse", f"--json={result}", log],
+            limit=60,
+            cwd=Path(folder),
+        )
+        if not result.is_file():
+            raise Problem(f"kunit.py cannot parse a log: {done.output.strip()[-300:]}")
+        return json.loads(result.read_text()), done.output
+
+
+def members(group: dict) -> list[dict]:
+    return [*group["test_cases"], *group["sub_groups"]]
+
+
+def outcome(part: dict) -> str:
+    """Of a case, or of one that runs once for each parameter."""
+    if "status" in part:
+        return OUTCOMES[part["status"]]
+    outcomes = {outcome(each) for each in members(part)}
+    return next((it for it in ("failed", "passed") if it in outcomes), "skipped")
+
+
+# --- the command ----------------------------------------------------------------------------
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    options.add_base(parser)
+    add_patches(parser)
+    parser.add_argument(
+        "--case", default="", metavar="CASE", help="only the cases that this pattern matches"
+    )
+
+
+def command(args: argparse.Namespace) -> int:
+    check_patches(args.base, args.patches)
+    arch, log = find_arch(), BUILD / "kunit.log"
+    only = f"{SUITES}.{args.case}" if args.case else ""
+    if arch.name != "x86_64" and args.diff:
+        raise Usage("--diff needs User Mode Linux, which is there for x86_64")
+    source = obtain(args.base, args.ksrc)
+    if arch.name != "x86_64":
+        report = run_kunit_py(source, arch, patches=args.patches, filter=only or SUITES, log=log)
+    else:
+        overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None
+        uml = build_uml(source, patches=args.patches, overlay=overlay)
+        report = run_uml(uml, filter=only, log=log)
+    print(report)
+    return OK if report.passed else FAILED

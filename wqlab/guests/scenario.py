@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Machines: their CPUs, the pods that each affinity scope must have, and what a dump shows."""
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem, Usage
+
+SCOPES = ("cpu", "smt", "cache", "cache_shard", "numa", "system")
+SHARD_CPUS = 8  # by default; of as many cores as have them
+LEVELS = ("sockets", "dies", "clusters", "cores", "threads")
+
+Cpus = frozenset[int]
+Pods = tuple[Cpus, ...]
+
+
+class TopologyError(Problem):
+    """One line about a scenario or a dump that makes no sense."""
+
+
+def parse_cpulist(text: str) -> Cpus:
+    """The CPUs of a kernel cpulist such as "0-3,8"."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if not match:
+            raise TopologyError(f'"{text}" is not a list of CPUs')
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise TopologyError(f'"{text}" is not a list of CPUs')
+        cpus.update(range(first, last + 1))
+    return frozenset(cpus)
+
+
+def format_cpulist(cpus: Cpus) -> str:
+    """The kernel's way to write a set of CPUs."""
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and cpu == parts[-1][1] + 1:
+            parts[-1][1] = cpu
+        else:
+            parts.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def format_pods(pods: Pods) -> list[str]:
+    """Pods as cpulists, in the order of their first CPU."""
+    return [format_cpulist(pod) for pod in sorted(pods, key=lambda pod: sorted(pod))]
+
+
+def shard(cache: Pods, numa: Pods, smt: Pods, size: int, clusters: Pods = ()) -> Pods:
+    """The shards that a machine must have.
+
+    An LLC (within one node) of c cores gets the n >= 1 shards whose mean size
+    c/n is nearest to size, the fewer when two are as near; core i, counted in
+    the order of first CPUs, belongs to shard i * n // c. Where that splits a cluster of
+    neighbours of at most size cores, it all belongs to the shard that the larger part does.
+    """
+    shards: list[Cpus] = []
+    for llc in cache:
+        for node in numa:
+            cores = sorted(
+                (core & llc & node for core in smt), key=lambda core: min(core, default=0)
+            )
+            cores = [core for core in cores if core]
+            if not cores:
+                continue
+            count = len(cores)
+            # |count / n - size|, compared without rounding as a fraction of n
+            best = 1
+            for n in range(2, count + 1):
+                if abs(count - size * n) * best < abs(count - size * best) * n:
+                    best = n
+            starts = [-(-nr * count // best) for nr in range(best)]  # first cores, rounded up
+            for cluster in clusters:
+                inside = [i for i, core in enumerate(cores) if core <= cluster]
+                if not 1 < len(inside) <= size:
+                    continue
+                first, end = inside[0], inside[-1] + 1
+                for nr in range(1, best):
+                    if first * best < nr * count < end * best:
+                        nearer = 2 * nr * count < (first + end) * best
+                        starts[nr] = first if nearer else end
+            if len(set(starts)) < best:
+                raise TopologyError(f"clusters leave no place for {best} shards")
+            for start, end in pairwise([*starts, count]):
+                shards.append(frozenset().union(*cores[start:end]))
+    return tuple(shards)
+
+
+def default_size(cores: Pods) -> int:
+    """How many of these cores a shard has by default: as many as have SHARD_CPUS."""
+    return math.ceil(SHARD_CPUS / max(map(len, cores)))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One machine, from scenarios/NAME.toml."""
+
+    name: str
+    smp: dict[str, int]  # of LEVELS: how many of each the one before has
+    nodes: Pods  # CPUs of each NUMA node, which may be none
+    memory: int  # MiB
+    memoryless: frozenset[int]  # nodes without memory
+    timeout: int  # seconds for one boot, on a slow host
+    append: str  # boot parameters
+    default: str  # the scope in force after boot
+    pods: dict[str, Pods]  # by scope; none when only timings are wanted of it
+    icount: int | None = None  # an instruction takes 2^icount ns of the guest's time
+
+    @property
+    def cpus(self) -> int:
+        return math.prod(self.smp.values())
+
+    @property
+    def clusters(self) -> Pods:
+        """Those that QEMU has for each socket, if there is more than one."""
+        each = self.smp["cores"] * self.smp["threads"]
+        firsts = range(0, self.cpus, each) if self.smp["clusters"] > 1 else ()
+        return tuple(frozenset(range(first, first + each)) for first in firsts)
+
+    @property
+    def memory_nodes(self) -> tuple[int, ...]:
+        return tuple(node for node in range(len(self.nodes)) if node not in self.memoryless)
+
+    @property
+    def shard_size(self) -> int:
+        """Cores per shard by default, when all CPUs have been online."""
+        return default_size(self.pods["smt"])
+
+    def shards(self, size: int) -> Pods:
+        """The shards of this machine when the size is not the default one."""
+        pods = self.pods
+        return shard(pods["cache"], pods["numa"], pods["smt"], size, self.clusters)
+
+    def placed(self, been: Cpus) -> dict[str, Pods]:
+        """The pods that it must have when only these CPUs have been online ever."""
+        pods, smt, cache = self.pods, self.pods["smt"], self.pods["cache"]
+        alone = tuple(frozenset({cpu}) for cpu in range(self.cpus) if cpu not in been)
+        late = tuple(node - been for node in pods["numa"] if node - been)
+        cores = tuple(core & been for core in smt if core & been)
+        llcs = tuple(llc & been for llc in cache if llc & been)
+        return pods | {
+            "smt": (*cores, *alone),
+            "cache": (*llcs, *late),
+            "cache_shard": (*shard(llcs, pods["numa"], cores, default_size(cores)), *late),
+        }
+
+
+def _pods(value: object) -> Pods:
+    """Pods from ["0-7", "8-15"], or from {span = "0-15", each = 8}."""
+    match value:
+        case {"span": str(span), "each": int(each), **rest} if not rest and each > 0:
+            cpus = sorted(parse_cpulist(span))
+            return tuple(frozenset(cpus[i : i + each]) for i in range(0, len(cpus), each))
+        case list():
+            return tuple(parse_cpulist(str(item)) for item in value)
+    raise TopologyError(f"pods are a list of cpulists or {{span, each}}, not {value!r}")
+
+
+def _nodes(value: object) -> Pods:
+    """The CPUs of each node as for pods, but in a list "" is a node that has none."""
+    if isinstance(value, list):
+        return tuple(parse_cpulist(item) if item else frozenset() for item in map(str, value))
+    return _pods(value)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What is wrong with a machine's file is one line that begins with its path."""
+    try:
+        yield
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    except KeyError as error:
+        raise TopologyError(f"{path}: no {error}") from None
+    except (ValueError, TypeError, Problem) as error:
+        raise TopologyError(f"{path}: {error}") from None
+
+
+def machine_file(folder: str, name: str) -> Path:
+    """The file of this name in a folder of machines."""
+    paths = {path.stem: path for path in (ROOT / folder).glob("*.toml")}
+    if name not in paths:
+        raise Usage(f"no machine {name!r} in {folder}/: there are {', '.join(sorted(paths))}")
+    return paths[name]
+
+
+def load_scenario(path: Path) -> Scenario:
+    with reading(path):
+        data = tomllib.loads(path.read_text())
+        scenario = Scenario(
+            name=path.stem,
+            smp={level: int(({"clusters": 1} | data["smp"])[level]) for level in LEVELS},
+            nodes=_nodes(data["nodes"]),
+            memory=int(data["memory"]),
+            memoryless=frozenset(map(int, data.get("memoryless", []))),
+            timeout=int(data["timeout"]),
+            append=str(data.get("append", "")),
+            default=str(data["default"]),
+            pods={scope: _pods(pods) for scope, pods in data.get("pods", {}).items()},
+            icount=int(data["icount"]) if "icount" in data else None,
+        )
+    for scope in scenario.pods:
+        if scope not in SCOPES:
+            raise TopologyError(f'{path}: "{scope}" is not an affinity scope')
+    if not scenario.memory_nodes:
+        raise TopologyError(f"{path}: no node has memory")
+    return scenario
+
+
+def find_scenario(name: str) -> Scenario:
+    """The machine of this name in scenarios/."""
+    return load_scenario(machine_file("scenarios", name))
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What wq_dump.py showed of a machine."""
+
+    default: str
+    pods: dict[str, Pods]  # by scope, in the kernel's order
+    nodes: dict[str, tuple[int, ...]]  # by scope, of each pod
+    pools: dict[int, Cpus]  # CPUs of the pod that each unbound pool is for
+    pool_of: dict[str, tuple[int, ...]]  # by workqueue: the pool of each CPU
+    places: tuple[str, ...] = ()  # addresses of the pods of each scope, where they were asked for
+
+
+def _mask(words: str) -> Cpus:
+    """CPUs of 32-bit hex words, least significant first."""
+    return frozenset(
+        32 * i + bit
+        for i, word in enumerate(words.split())
+        for bit in range(32)
+        if int(word, 16) >> bit & 1
+    )
+
+
+def _indexed(line: str) -> dict[int, str]:
+    """ "[0]=a [1]=b c" as {0: "a", 1: "b c"}."""
+    return {int(i): value.strip() for i, value in re.findall(r"\[(\d+)\]=([^\[]*)", line)}
+
+
+def _parse_json(text: str) -> Dump:
+    try:
+        data = json.loads(text)
+        scopes = data["scopes"].items()
+        return Dump(
+            next(name for name, scope in scopes if scope["default"]),
+            {
+                name: tuple(frozenset(pod["cpus"]) for pod in scope["pods"])
+                for name, scope in scopes
+            },
+            {name: tuple(pod["node"] for pod in scope["pods"]) for name, scope in scopes},
+            {
+                pool["id"]: frozenset(pool["pod_cpus"])
+                for pool in data["pools"]
+                if pool["cpu"] is None
+            },
+            {
+                wq["name"]: tuple(wq["pools"].values())
+                for wq in data["workqueues"]
+                if wq["type"] in ("unbound", "ordered")
+            },
+        )
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        raise TopologyError(f"dump: not what wq_dump.py --json prints: {error!r}") from None
+
+
+def parse_dump(text: str) -> Dump:
+    """Read the output of tools/workqueue/wq_dump.py, with --json or without; it must be whole and
+    consistent."""
+    if text.startswith("{"):
+        return _parse_json(text)
+    pods: dict[str, Pods] = {}
+    nodes: dict[str, tuple[int, ...]] = {}
+    sections = re.findall(
+        r"^([A-Z_]+)( \(default\))?\n"
+        r"  nr_pods +(\d+)\n"
+        r"  pod_cpus(.*)\n"
+        r"  pod_node(.*)\n"
+        r"  cpu_pod(.*)\n",
+        text,
+        re.MULTILINE,
+    )
+    defaults = [name.lower() for name, default, *_ in sections if default]
+    if len(defaults) != 1:
+        raise TopologyError(
+            f"dump: {len(defaults)} default scopes in {len(sections)} scopes, not 1"
+        )
+    for name, _, count, cpus_line, node_line, cpu_line in sections:
+        scope = name.lower()
+        masks = [_mask(words) for words in _indexed(cpus_line).values()]
+        if len(masks) != int(count):
+            raise TopologyError(
+                f"dump: scope {scope} has {len(masks)} pods, but nr_pods is {count}"
+            )
+        for cpu, pod in _indexed(cpu_line).items():
+            if cpu not in masks[int(pod)]:
+                raise TopologyError(f"dump: scope {scope}: CPU {cpu} is not in its pod {pod}")
+        pods[scope] = tuple(masks)
+        nodes[scope] = tuple(int(node) for node in _indexed(node_line).values())
+    pools = {
+        int(pool): _mask(words)
+        for pool, words in re.findall(
+            r"^pool\[(\d+)\].* pod_cpus=([0-9a-fx ]*?)(?: strict)?$", text, re.MULTILINE
+        )
+    }
+    rows = re.findall(r"^(\S+) +(?:unbound|ordered)(?:,S)? +((?:\d+ +)*)\d+$", text, re.MULTILINE)
+    pool_of = {name: tuple(int(pool) for pool in row.split()) for name, row in rows}
+    if not pools or not pool_of:
+        raise TopologyError("dump: no unbound pools or no unbound workqueues")
+    places = tuple(re.findall(r"^placed at (.*)$", text, re.MULTILINE))
+    return Dump(defaults[0], pods, nodes, pools, pool_of, places)

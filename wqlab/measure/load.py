@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run a load of loads/ on this very machine, with the kernel that it runs, as root.
+
+dm-crypt, file systems, NFS and NVMe over TCP queue unbound work. The head of each file of loads/
+says what the load is, and what it reports. Devices that it needs are named with --devices, and are
+overwritten. One that is mounted or otherwise in use is refused, and so is one that holds something:
+a file system, a partition table or any other signature that wipefs knows, unless --force is given.
+
+The load is run several times, and once more under perf where that is installed. Results are
+stored in a file that `wqlab report` reads. To compare kernels, boot the other one, run it again
+and report both files.
+
+Whatever was set up is taken back on every way out, Ctrl-C and a kill included: nothing stays
+mounted, mapped or exported, scopes are what they were, and devices have no signature.
+
+Exit status: 0 done, 1 a run failed, 2 wrong usage.
+"""
+
+import argparse
+import os
+import platform
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import FAILED, OK, Problem, Usage
+from wqlab.ground.run import Done, say, started
+from wqlab.ground.text import table
+from wqlab.kernels.options import output, positive
+from wqlab.measure import perf
+from wqlab.measure.local import Host, deaf, hypervisor, install, running_kernel, store
+from wqlab.measure.perf import Blind
+from wqlab.results import (
+    FIGURES,
+    SCHEMA,
+    Boot,
+    Count,
+    Number,
+    Perf,
+    Results,
+    Run,
+    Value,
+    made,
+    this_machine,
+)
+
+FOLDER = ROOT / "loads"
+PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+RUNS = 5
+CLEAN_LIMIT = 300.0  # seconds to take back what was set up; what was written has to reach devices
+LIMIT = 600.0  # seconds for a run of a load, beside its cases
+CASES = 100  # and in place of the time of a case for so many of them
+
+
+@dataclass(frozen=True)
+class Load:
+    """A file of loads/, and its entry in loads/scales.toml."""
+
+    name: str
+    about: str
+    programs: tuple[str, ...]  # that it needs
+    devices: int
+    machines: tuple[str, ...]  # of scenarios/, for the guest
+    full: Run  # parameters
+    quick: Run  # in place of some of them
+    guest: Run
+    simulated: Run = field(default_factory=dict)  # in place of the guest's; empty if it's not done
+    modules: tuple[str, ...] = ()  # of a kernel that has them apart, for a guest
+
+    @property
+    def script(self) -> Path:
+        return FOLDER / self.name
+
+
+def read_loads() -> dict[str, Load]:
+    known = tomllib.loads((FOLDER / "scales.toml").read_text())
+    found = {}
+    for name, entry in known.items():
+        lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+        found[name] = Load(name=name, **{**entry, **lists})
+    return found
+
+
+LOADS = read_loads()
+
+
+def assignments(parameters: Mapping[str, Value]) -> str:
+    """As a shell reads them, on one line."""
+    return " ".join(f"{key}={shlex.quote(str(value))}" for key, value in parameters.items()) + "\n"
+
+
+def counts_of(load: Load, lines: Sequence[str]) -> tuple[list[Count], list[str]]:
+    """What a load has printed: a count for each case, and what could not be measured."""
+    found, missing, case = list[Count](), list[str](), ""
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == ">":
+            case = rest
+        elif word == "missing":
+            missing.append(f"{load.name}, {rest}")
+        elif word == "figures":
+            figures: dict[str, Number] = {}
+            for pair in rest.split():
+                key, _, value = pair.partition("=")
+                if key not in FIGURES:
+                    raise Problem(f"{load.name} reports {key}, which is no figure")
+                figures[key] = float(value) if "." in value else int(value)
+            found.append(Count({"load": f"{load.name}, {case}"}, figures))
+    if not found:
+        raise Problem(f"{load.name} has reported nothing")
+    return found, list(dict.fromkeys(missing))
+
+
+# --- here -----------------------------------------------------------------------------------
+
+
+def run_here(command: Sequence[str | Path], parameters: Run, limit: float) -> Done:
+    """Run a load, and if it is cut short, have it take back what it has set up."""
+    with tempfile.TemporaryFile() as out:
+        env = os.environ | {key: str(value) for key, value in parameters.items()}
+        with started(command, stdout=out, stderr=subprocess.STDOUT, env=env) as program:
+            try:
+                status = program.wait(limit)
+            except BaseException as error:
+                with deaf():
+                    say("taking back what was set up")
+                    os.killpg(program.pid, signal.SIGTERM)
+                    program.wait(CLEAN_LIMIT)
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                raise Problem(f"the load has not ended after {limit:.0f} s") from None
+        out.seek(0)
+        return Done(status, out.read().decode(errors="replace"))
+
+
+def under_perf(command: list[str | Path], parameters: Run, limit: float, out: Path) -> Perf:
+    """The share of cycles that spin locks were waited for, of the whole machine and run."""
+    data = out / "perf.data"
+    record: list[str | Path] = ["perf", "record", "-a", "-q", "-F", "99", "-e", "cycles"]
+    done = run_here([*record, "-o", data, "--", *command], parameters, limit)
+    try:
+        if done.status:
+            raise Blind(f"cycles: {perf.why(done)}")
+        return Perf(perf.read_slowpath(perf.report_cycles(data)), None, "contention: not recorded")
+    except Blind as error:
+        return Perf(None, None, str(error))
+
+
+def summary(results: Results) -> list[str]:
+    """The figures of all runs, lowest to highest."""
+    rows: list[tuple[str, ...]] = [("case", "figure", "n", "lowest", "median", "highest")]
+    boots = [boot for boot in results.passed("loads") if not boot.perf]
+    cases = dict.fromkeys(str(count.labels["load"]) for boot in boots for count in boot.counts)
+    for case in cases:
+        for key, metric in FIGURES.items():
+            values = sorted(
+                count.figures[key]
+                for boot in boots
+                for count in boot.counts
+                if count.labels["load"] == case and key in count.figures
+            )
+            if values:
+                shown = (values[0], statistics.median(values), values[-1])
+                label = f"{metric.label}{', ' * bool(metric.unit)}{metric.unit}"
+                rows.append((case, label, str(len(values)), *(f"{v:,.5g}" for v in shown)))
+    return table(rows, (True, True, False, False, False, False))
+
+
+def measure(args: argparse.Namespace, host: Host, temporary: Path) -> int:
+    load = LOADS[args.load]
+    parameters: Run = {**load.full, **(load.quick if args.quick else {})}
+    asked: Run = {"load": load.name, **parameters}
+    command: list[str | Path] = [load.script, *args.devices]
+    more: Run = {"FORCE": "1"} if args.force else {}
+    machine, running = this_machine(hypervisor(host)), running_kernel(host)
+    words = f"wqlab load {load.name} --runs {args.runs}{' --quick' * args.quick}"
+    results = Results(SCHEMA, [made(words)], [machine], [running], [])
+    notes: dict[str, None] = {}
+    has_perf = args.perf and bool(shutil.which("perf"))
+    if args.perf and not has_perf:
+        notes["the share of cycles that locks are waited for: perf is not installed"] = None
+    limit = LIMIT + CASES * int(str(parameters["SECS"]))
+
+    def one(number: int, with_perf: bool) -> Boot:
+        begin, reason, seen, counts = time.monotonic(), "", None, list[Count]()
+        try:
+            if with_perf:
+                seen = under_perf(command, {**parameters, **more}, limit, temporary)
+            else:
+                done = run_here(command, {**parameters, **more}, limit)
+                if done.status:
+                    said = done.output.splitlines() or ["no message"]
+                    raise Problem(said[-1].removeprefix(f"{load.name}: error: "))
+                counts, missing = counts_of(load, done.output.splitlines())
+                notes.update(dict.fromkeys(missing))
+        except Problem as error:
+            reason = str(error)
+        return Boot(
+            machine=machine.id,
+            kernel=running.id,
+            section="loads",
+            flavour=None,
+            scenario=None,
+            append="",
+            runs=[asked],
+            number=number,
+            seconds=round(time.monotonic() - begin, 1),
+            verdict="fail" if reason else "pass",
+            reason=reason,
+            counts=counts,
+            perf=seen,
+        )
+
+    say(f"{load.name}: {load.about}")
+    for number in range(1, args.runs + 1 + has_perf):
+        boot = one(number, number > args.runs)
+        if not boot.passed and not results.boots:
+            raise Problem(boot.reason)
+        results = replace(results, boots=[*results.boots, boot], notes=list(notes))
+        store(results, args.out)
+        how = " under perf" if boot.perf else ""
+        say(f"[{number}/{args.runs + has_perf}]{how} {boot.verdict} in {boot.seconds} s")
+        if boot.reason:
+            say(f"  {boot.reason}")
+    for note in notes:
+        print(f"not measured: {note}")
+    print("\n".join(summary(results)))
+    for boot in results.boots:
+        if boot.perf and boot.perf.slowpath_percent is not None:
+            print(f"{boot.perf.slowpath_percent} % of all cycles waited for spin locks")
+        elif boot.perf:
+            print(f"not measured: {boot.perf.why_not}")
+    print(f"\nstored in {args.out}: wqlab report {args.out} makes the full report of it")
+    return FAILED if any(results.not_passed()) else OK
+
+
+# --- the command ----------------------------------------------------------------------------
+
+
+def devices(text: str) -> list[str]:
+    for name in (names := text.split(",")):
+        if not name.startswith("/dev/"):
+            raise argparse.ArgumentTypeError(f"{name!r} is not a device in /dev")
+    return names
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    about = "; ".join(f"{load.name}: {load.about}" for load in LOADS.values())
+    parser.add_argument("load", choices=LOADS, help=about)
+    parser.add_argument(
+        "--devices", type=devices, default=[], metavar="DEV,...", help="to be overwritten"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite devices that hold something, too"
+    )
+    parser.add_argument("--runs", type=positive, default=RUNS, metavar="N", help=f"({RUNS})")
+    parser.add_argument("--quick", action="store_true", help="short runs: to see it work")
+    parser.add_argument("--no-perf", dest="perf", action="store_false", help="leave perf alone")
+    parser.add_argument("--out", type=output, metavar="FILE", help="(local/LOAD-RELEASE.json)")
+
+
+def command(args: argparse.Namespace, host: Host | None = None) -> int:
+    host = host or Host()
+    load = LOADS[args.load]
+    if len(args.devices) != load.devices:
+        raise Usage(
+            f"{load.name} takes {load.devices} devices with --devices, which are overwritten,"
+            f" not {len(args.devices)}"
+            if load.devices
+            else f"{load.name} takes no devices"
+        )
+    if host.uid != 0:
+        raise Problem("only root can set up a load: try sudo")
+    for program in load.programs:
+        if not shutil.which(program, path=PATH):
+            raise Problem(f"no {program}, which {load.name} runs: {install(program, host)}")
+    args.out = args.out or ROOT / f"local/{load.name}-{platform.release()}.json"
+    with tempfile.TemporaryDirectory(prefix="wq-load-") as temporary:
+        return measure(args, host, Path(temporary))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Write the figures of all boots that passed to stdout, for other programs.
+
+csv        one line for each figure, under a head
+benchstat  the text format of Go's benchmarks; `benchstat -col kernel FILE` compares
+           the kernels in it
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from wqlab.ground.problem import OK
+from wqlab.kernels.options import existing
+from wqlab.results import (
+    FIGURES,
+    METRICS,
+    Boot,
+    Number,
+    Results,
+    ResultsError,
+    Run,
+    instructions,
+    load,
+    merge,
+    value,
+)
+from wqlab.results.module import words
+
+
+@dataclass(frozen=True)
+class Line:
+    """Figures of one boot that have the same labels."""
+
+    boot: Boot
+    run: Run
+    labels: dict[str, str | int]
+    figures: dict[str, Number]
+    items: int  # that are behind the figures, 1 where that does not matter
+
+
+def lines(results: Results) -> Iterator[Line]:
+    for boot in results.boots:  # those that did not pass have no figures
+        for count in boot.counts:
+            yield Line(boot, count.run or {}, count.labels, count.figures, 1)
+        for run, row in boot.by_run():
+            if row.missing:
+                continue
+            labels: dict[str, str | int] = {"mode": row.mode, "scope": row.scope}
+            if boot.size is not None:
+                labels["size"] = boot.size
+            known = {key: value(row, key) for key in METRICS}
+            figures = {key: figure for key, figure in known.items() if figure is not None}
+            yield Line(boot, run, labels, figures, row.values["items"])
+        for scope in dict.fromkeys(row.scope for row in boot.rows):
+            if boot.section == "icount" and (each := instructions(boot, scope)) is not None:
+                labels = {"mode": "serial", "scope": scope}
+                yield Line(boot, {}, labels, {"instructions": each}, 1)
+
+
+def kernel_name(results: Results, boot: Boot) -> str:
+    """Its name, or its id where the name is not the only one."""
+    kernel = results.kernel(boot.kernel)
+    names = [other.name for other in results.kernels]
+    return kernel.name if names.count(kernel.name) == 1 else kernel.id
+
+
+def write_csv(results: Results, out: TextIO) -> None:
+    found = list(lines(results))
+    labels = list(dict.fromkeys(key for line in found for key in line.labels))
+    head = ["kernel", "release", "machine", "cpu_model", "emulation", "section", "flavour"]
+    head += ["scenario", "append", "boot", "run", *labels, "figure", "unit", "value"]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    for line in found:
+        boot, machine = line.boot, results.machine(line.boot.machine)
+        about: list[str | int | None] = [kernel_name(results, boot)]
+        about += [results.kernel(boot.kernel).release, machine.id, machine.cpu_model]
+        about += [machine.emulation, boot.section, boot.flavour, boot.scenario, boot.append]
+        about += [boot.number, words(line.run)]
+        about += [line.labels.get(label) for label in labels]
+        for key, figure in line.figures.items():
+            writer.writerow([*about, key, (METRICS | FIGURES)[key].unit, figure])
+
+
+def benchmark(line: Line) -> str:
+    """The name of a benchmark, with all that it was run with."""
+    more = {key: said for key, said in line.run.items() if key not in {"scopes", *line.labels}}
+    parts = line.labels | more
+    shown = "".join(
+        f"/{key}={str(said).replace(' ', '_')}" for key, said in parts.items() if said != ""
+    )
+    return f"Benchmark{line.boot.section.capitalize()}{shown}"
+
+
+def write_benchstat(results: Results, out: TextIO) -> None:
+    """What differs between kernels but for their name is left out: it would split its tables."""
+    better = {metric.key: metric.better for metric in [*METRICS.values(), *FIGURES.values()]}
+    found = list(lines(results))
+    for key in dict.fromkeys(key for line in found for key in line.figures):
+        if better[key]:
+            print(f"Unit {unit(key)} better={better[key]}", file=out)
+    before = None
+    for line in found:
+        boot, machine = line.boot, results.machine(line.boot.machine)
+        config = {
+            "kernel": kernel_name(results, boot),
+            "cpu": machine.cpu_model,
+            "emulation": machine.emulation,
+            "flavour": boot.flavour,
+            "scenario": boot.scenario,
+            "append": boot.append,
+        }
+        if config != before:
+            print(
+                *(f"{key}: {said or ''}".strip() for key, said in config.items()),
+                sep="\n",
+                file=out,
+            )
+        before = config
+        figures = [f"{figure:.12g} {unit(key)}" for key, figure in line.figures.items()]
+        if rate := line.figures.get("items_per_sec"):
+            figures.insert(0, f"{1e9 / rate:.12g} ns/op")
+        print(benchmark(line), line.items, *figures, sep="\t", file=out)
+
+
+def unit(key: str) -> str:
+    return "items/s" if key == "items_per_sec" else key.replace("_", "-")
+
+
+FORMATS = {"csv": write_csv, "benchstat": write_benchstat}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=FORMATS, default="csv", help="(csv)")
+    parser.add_argument("files", nargs="+", type=existing, metavar="FILE", help="results, JSON")
+
+
+def command(args: argparse.Namespace) -> int:
+    files: list[Path] = args.files
+    results = merge(map(load, files))
+    if not any(boot.passed for boot in results.boots):
+        raise ResultsError("no boot has passed: there is nothing to export")
+    FORMATS[args.format](results, sys.stdout)
+    return OK
