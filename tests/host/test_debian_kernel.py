@@ -11,9 +11,9 @@ import pytest
 from fake_kernel import ROOT, Project, make_project, snapshot, write
 
 from wqlab.kernels import apt
-from wqlab.measure import debian
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.bases import load_base
+from wqlab.measure import debian
 
 COMMON_MAKEFILE = """\
 modules:

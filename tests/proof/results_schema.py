@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""results.schema.json, the JSON Schema of results, made of the dataclasses in results.py.
+"""wqlab/results/schema.json, the JSON Schema of results, made of the dataclasses of wqlab.results.
 
-python3 -m results_schema writes it; tests/host/test_results.py says when that is due.
+python3 -m tests.proof.results_schema writes it; tests/host/test_results.py says when that is due.
 """
 
 import inspect
@@ -9,13 +9,13 @@ import re
 import types
 import typing
 from dataclasses import MISSING, fields, is_dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from wqlab import results
 from wqlab.ground.files import write_whole
+from wqlab.ground.places import ROOT
 
-SCHEMA = Path(__file__).with_name("results.schema.json")
+SCHEMA = ROOT / "wqlab/results/schema.json"
 NAMES = {int: "integer", float: "number", str: "string", bool: "boolean", types.NoneType: "null"}
 
 

@@ -2,7 +2,7 @@
 """Results of measurements: the one format of all files that measured figures are in.
 
 The dataclasses from Made to Results are the format. Their comments are its documentation, also
-in results.schema.json, which wqlab/results_schema.py makes of them. Only what was measured is in
+in schema.json, which tests/proof/results_schema.py makes of them. Only what was measured is in
 a file: medians, intervals and whatever else is said of figures are worked out when it is read.
 """
 
@@ -33,7 +33,7 @@ POOL_LOCK = "&pool->lock"
 OTHER = "other"  # reasons for waking up a worker that are not the workqueue's
 
 Value = int | str | list[str]
-# parameters of test_workqueue, wqlab/module.py has what insmod takes; or of a load of loads/
+# parameters of test_workqueue, results/module.py has what insmod takes; or of a load of loads/
 Run = dict[str, Value]
 Number = int | float
 
@@ -161,7 +161,7 @@ class Count:
 
     # of what: {"load": "serial", "reason": "item queued"}, {"max_active": 8, "scope": "cpu"}
     labels: dict[str, str | int]
-    figures: dict[str, Number]  # by name; FIGURES in wqlab/results.py says what they are
+    figures: dict[str, Number]  # by name; FIGURES in wqlab/results says what they are
     run: Run | None = None  # during which; null where there was none, or it is not known
 
 
