@@ -70,7 +70,7 @@ def test_lines() -> None:
 
 
 def test_documentation_has_the_table() -> None:
-    """docs/simulation.md has what `sim --vary` printed of results/sim-sensitivity.json."""
+    """docs/measuring.md has what `sim --vary` printed of results/sim-sensitivity.json."""
     found = load(ROOT / "results/sim-sensitivity.json")
     ids = {machine.emulation: machine.id for machine in found.machines}
     costs = found.made[0].command.split("--vary ")[1].split(",")
@@ -79,4 +79,4 @@ def test_documentation_has_the_table() -> None:
         for name, machine in variants(MACHINE, costs).items()
     }
     said = lines(found, hosts, ["cpu", "cache_shard", "cache"])
-    assert "".join(f"    {line}\n" for line in said) in (ROOT / "docs/simulation.md").read_text()
+    assert "".join(f"    {line}\n" for line in said) in (ROOT / "docs/measuring.md").read_text()

@@ -56,7 +56,7 @@ TEXTS = {
     "kept, and used, where the peak is min(max_active, items).",
     "loads": "Storage and networking that queue unbound work; docs/loads.md says what each load "
     "is. CPU use, context switches and kworkers are those of the whole machine.",
-    "sim": "Simulated time; see docs/simulation.md for what that is worth. What moves is cache "
+    "sim": "Simulated time; see docs/measuring.md for what that is worth. What moves is cache "
     "lines, by the function that waits for them; locks are by the function that takes them.",
     "setup": "A KUnit case times its own steps, on User Mode Linux and in QEMU.",
 }

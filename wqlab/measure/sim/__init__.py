@@ -4,7 +4,7 @@
 The machine is emulated. Each of its CPUs has a clock of its own, on which an instruction, an
 atomic operation, a cache line that comes from another CPU and an interrupt take what the machine
 in machines/ says; see sim/wqtime.c. The guest's own clock is that one while the module
-test_workqueue runs. docs/simulation.md says how far the figures can be trusted.
+test_workqueue runs. docs/measuring.md says how far the figures can be trusted.
 
 The same command gives the same figures, on any host. What was simulated once is kept in
 build/sim until something that it depends on changes.
