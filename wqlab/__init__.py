@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
 """The host side of this project, from obtaining a kernel's source to the report.
 
-docs/house.md says what is in which module; `python3 -m wqlab --help` lists the commands.
+CONTRIBUTING.md says what is in which room; `python3 -m wqlab --help` lists the commands.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""docs/upstream.md has each patch of each base in one row of its part, and nothing else.
+"""docs/patches.md has each patch of each base in one row of its part, and nothing else.
 
 Seen failing: with a row left out, with one in another part, with a title named twice, and with one
 that no patch has.
@@ -17,7 +17,7 @@ from wqlab.kernels.bases import Base, load_base, series_names
 def beginnings() -> list[tuple[str, str]]:
     """The part and the begin of a title, of each that the first table names."""
     found, part = [], ""
-    text = (ROOT / "docs/upstream.md").read_text()
+    text = (ROOT / "docs/patches.md").read_text()
     for line in text.split("\n| part |")[1].split("\n\n")[0].splitlines()[2:]:
         named, _, titles, _ = [cell.strip() for cell in line.strip("|").split("|")]
         part = named or part
