@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Read what all callers in a kernel tree ask of their workqueues, and what their limits mean.
+"""Read what all callers in a kernel's source ask of max_active, and what their limits mean.
 
-Coccinelle matches the calls and what gives their arguments values. For each call there are the
-name, flags and max_active, and how many items may run at once with a limit of each CPU (6.6 to
-6.8), with shares of nodes (6.9 on) and with the exact limit of this series. The kernel's source
-is only read. Written are NAME.json, NAME.csv and NAME.md; with --file, the last two are made of
-an earlier run's JSON.
+Coccinelle finds the calls that allocate workqueues, and what gives their arguments values. Each
+call is listed with the name, the flags and the max_active that it asks for, and with how many
+items may run at once under three rules: a limit for each CPU (6.6 to 6.8), a share of it for each
+node (6.9 on), and the exact limit of this series. The source is only read.
+
+Writes NAME.json, NAME.csv and NAME.md. With --file, the last two are made again from the JSON of
+an earlier run.
 """
 
 import argparse
 from collections import Counter
 from pathlib import Path
 
-from audit import report
+from audit import page, report
 from audit.limits import Constants, meaning
 from audit.report import Audit, Kernel, Note, Row
 from audit.resolve import Counts, Resolver
@@ -135,16 +137,17 @@ def audit(
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the audit."""
     add_base(parser)
     parser.add_argument(
-        "--cpus", type=positive, default=64, metavar="N", help="CPUs of the machine (64)"
+        "--cpus", type=positive, default=64, metavar="N", help="CPUs to count for (64)"
     )
     parser.add_argument(
         "--nodes",
         type=numbers,
         default=[1, 2, 4, 8],
         metavar="M,...",
-        help="numbers of nodes that they are spread over (1,2,4,8)",
+        help="numbers of nodes to spread them over (1,2,4,8)",
     )
     parser.add_argument("--file", type=existing, metavar="FILE", help="JSON of an earlier run")
     parser.add_argument(
@@ -156,6 +159,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
+    """Audit a source, or read an earlier audit; write and print what it shows.
+
+    Returns the exit status. Raises Usage for more nodes than CPUs, Problem for a source that
+    cannot be read.
+    """
     notes = report.load_notes()
     nodes = sorted(set(args.nodes))
     if not nodes or max(nodes) > args.cpus:
@@ -165,14 +173,14 @@ def command(args: argparse.Namespace) -> int:
         found = report.load(args.file)
         out = args.out or args.file.with_suffix("")
     else:
-        said = f"wqlab audit --base {args.base.name} --cpus {args.cpus}"
+        said = f"scripts/audit --base {args.base.name} --cpus {args.cpus}"
         said += f" --nodes {','.join(map(str, nodes))}"
         made = results.made(said + (" --ksrc KSRC" if args.ksrc else ""))
         found = audit(obtain(args.base, args.ksrc), args.cpus, nodes, made, notes)
         out = args.out or BUILD / f"audit-{args.base.name}"
         write_whole(out.with_name(f"{out.name}.json"), report.dumps(found))
     write_whole(out.with_name(f"{out.name}.csv"), report.as_csv(found, notes))
-    write_whole(out.with_name(f"{out.name}.md"), report.page(found, notes))
-    print(*report.terminal(found, notes), sep="\n")
+    write_whole(out.with_name(f"{out.name}.md"), page.page(found, notes))
+    print(*page.terminal(found, notes), sep="\n")
     say(f"{out}.json, .csv and .md have all of it")
     return OK

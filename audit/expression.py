@@ -25,6 +25,8 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Number:
+    """An integer."""
+
     value: int
 
 
@@ -38,6 +40,8 @@ class Name:
 
 @dataclass(frozen=True)
 class Call:
+    """A function or a macro, and what it is given."""
+
     name: str
     args: tuple["Node", ...]
 
@@ -59,6 +63,7 @@ TYPES |= {"unsigned int", "unsigned long", "uint32_t", "uint64_t", "uint", "s32"
 
 
 def tokens(text: str) -> Iterator[str]:
+    """The tokens of an expression, in order. Raises Unknown at what is none."""
     at, text = 0, text.strip()
     while at < len(text):
         found = TOKEN.match(text, at)
@@ -75,12 +80,14 @@ class Parser:
         self.text, self.left = text, list(tokens(text))
 
     def whole(self) -> Node:
+        """The expression. Raises Unknown unless all of the text is one."""
         found = self.conditional()
         if self.left:
             raise self.wrong()
         return found
 
     def wrong(self) -> Unknown:
+        """What to raise for a text that is no expression."""
         return Unknown(f"'{self.text}' is not understood")
 
     def take(self, *signs: str) -> str:
@@ -88,10 +95,12 @@ class Parser:
         return self.left.pop(0) if self.left and self.left[0] in signs else ""
 
     def must(self, sign: str) -> None:
+        """Take this token, or raise Unknown."""
         if not self.take(sign):
             raise self.wrong()
 
     def conditional(self) -> Node:
+        """An expression with `?:`, which binds least."""
         condition = self.binary(0)
         if not self.take("?"):
             return condition
@@ -102,6 +111,7 @@ class Parser:
         return Sum("?", (condition, yes, self.conditional()))
 
     def binary(self, level: int) -> Node:
+        """An expression of the operators of this level of LEVELS and of those that bind more."""
         if level == len(LEVELS):
             return self.unary()
         found = self.binary(level + 1)
@@ -110,6 +120,7 @@ class Parser:
         return found
 
     def unary(self) -> Node:
+        """An operand, with the signs in front of it."""
         if self.take("*", "&"):
             raise Unknown(f"'{self.text}' goes through a pointer")
         if sign := self.take("-", "~", "!", "+"):
@@ -129,6 +140,7 @@ class Parser:
         return True
 
     def postfix(self) -> Node:
+        """A number, a name, a call, or an expression in parentheses."""
         if not self.left:
             raise self.wrong()
         if self.left[0] == "(":
@@ -158,6 +170,7 @@ class Parser:
         return found
 
     def arguments(self) -> Iterator[Node]:
+        """Those of a call, up to and with its closing parenthesis; types are left out."""
         while not self.take(")"):
             if self.left[:1] and self.left[0] in TYPES:  # as min_t has
                 while self.left and self.left[0] in TYPES:
@@ -170,10 +183,12 @@ class Parser:
 
 
 def parse(text: str) -> Node:
+    """The tree of an expression. Raises Unknown where it is none, or one of pointers or arrays."""
     return Parser(text).whole()
 
 
 def divided(a: int, b: int) -> int:
+    """The quotient as C has it: rounded towards 0. Raises Unknown where b is 0."""
     if not b:
         raise Unknown("it divides by 0")
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -223,6 +238,7 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
 
 
 def joined(sets: Iterable[Values]) -> Values:
+    """All values of the sets. Raises Unknown where they are more than MOST."""
     found = frozenset(value for values in sets for value in values)
     if len(found) > MOST:
         raise Unknown(f"it has more than {MOST} values")

@@ -28,6 +28,7 @@ class Constants:
         return min(max(asked or self.default, 1), self.most)
 
     def has(self, flags: int, name: str) -> bool:
+        """Whether the flag of this name is set; no kernel sets a flag that it does not have."""
         return bool(flags & self.flags.get(name, 0))
 
     def kind(self, flags: int) -> str:

@@ -66,6 +66,8 @@ class Scope:
 
 @dataclass
 class Resolver:
+    """What is known of the names of a tree, and what is still to be looked for."""
+
     tree: Tree
     found: dict[str, list[Found]] = field(default_factory=lambda: defaultdict(list))
     asked: set[tuple[str, str]] = field(default_factory=set)  # a name, and where: found by now

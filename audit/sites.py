@@ -77,6 +77,7 @@ class Site:
 
     @property
     def order(self) -> tuple[str, int, str]:
+        """The key that sites are sorted by."""
         return self.file, self.line, self.name
 
 
@@ -118,6 +119,7 @@ def filled(form: str, args: tuple[str, ...]) -> str:
 
 
 def site(one: Found, to: str) -> Site:
+    """The site of a call of one of ALLOCATORS; `to` is what its result is assigned to."""
     how = ALLOCATORS[one.name]
     last = max(how.name, how.flags or 0, how.limit or 0)
     scope = Scope(one.file, one.function)

@@ -90,6 +90,7 @@ class Tree:
         return [f":(glob){Path(file).parent}/*.{end}" for end in "ch"]
 
     def text(self, file: str) -> str:
+        """A file of the tree, as `code` gives it."""
         return code(self.path / file)
 
     def match(

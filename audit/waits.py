@@ -63,6 +63,7 @@ class Folder:
     calls: list[Found] = field(default_factory=list)  # that wait, or end a wait
 
     def take(self, one: Found) -> None:
+        """Add a call of one of NAMES."""
         if at := QUEUE.get(one.name):
             if len(one.args) > max(at):
                 item = last_word(one.args[at[1]])

@@ -17,7 +17,7 @@ import pytest
 from farm import Farm, Need, with_before
 
 TIERS = ("quick", "test", "full")
-QUICK = ("host",)  # folders whose tests are quick unless they are marked
+QUICK = ("host", "tests")  # folders, of tests and audit, whose tests are quick unless marked
 SLOWEST = 15  # needs to show at the end
 SECONDS = "farm/seconds"  # in pytest's cache: how long each need took
 
@@ -42,14 +42,14 @@ def needs_of(item: pytest.Item) -> list[Need]:
 class Runner:
     """A plugin for pytest."""
 
-    def __init__(self, config: pytest.Config, top: Path) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         # A shell ignores SIGINT in what it runs in the background, and so would all of this.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, terminated)
         config.addinivalue_line("markers", "needs(need): what is made ahead; `made` is its result")
         config.addinivalue_line("markers", "tier(name): quick, test or full")
-        self.config, self.top = config, top
+        self.config = config
         self.terminal = os.dup(2)  # while tests run, 2 is where their output is caught
         self.farm = Farm([])
         self.outcomes: dict[str, set[str]] = {}
@@ -61,9 +61,8 @@ class Runner:
     # Which tests, and what they need
 
     def tier(self, item: pytest.Item) -> int:
-        folder = item.path.relative_to(self.top).parts[0]
         marker = item.get_closest_marker("tier")
-        named = marker.args[0] if marker else "quick" if folder in QUICK else "test"
+        named = marker.args[0] if marker else "quick" if item.path.parent.name in QUICK else "test"
         needed = [need.tier for need in with_before(needs_of(item))]
         return max(map(TIERS.index, [named, *needed]))
 

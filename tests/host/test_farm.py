@@ -30,7 +30,7 @@ import runner
 pytest_addoption = runner.add_options
 
 def pytest_configure(config):
-    config.pluginmanager.register(runner.Runner(config, Path(__file__).parent))
+    config.pluginmanager.register(runner.Runner(config))
 """
 NEEDS = """
 import os, time

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from audit import audit, report
+from audit import audit, page, report
 from audit.expression import Call, Name, Unknown, Values, evaluate, parse, shown
 from audit.limits import Constants, meaning, shares
 from audit.report import Audit, Kernel, Note, Row
@@ -35,7 +35,7 @@ from wqlab.kernels.bases import base_names, load_base
 from wqlab.kernels.obtain import obtain
 from wqlab.results import Made
 
-SMALL = ROOT / "tests/data/audit"
+SMALL = Path(__file__).with_name("data")
 STORED = sorted((ROOT / "results/audit").glob("*.json"))
 LIMIT = 600.0  # seconds that a whole tree may take
 KNOWN = Constants({"WQ_BH": 1, "WQ_UNBOUND": 2, "__WQ_ORDERED": 4}, 512, 256, 8)
@@ -45,7 +45,7 @@ needs_spatch = pytest.mark.skipif(
 )
 
 
-def wqlab(cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def run_audit(cache: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     env = {key: text for key, text in os.environ.items() if key != "WQ_SETUP"}
     return subprocess.run(
         [sys.executable, "-m", "audit", *map(str, words)],
@@ -164,7 +164,7 @@ def test_limits() -> None:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Audit:
     place = tmp_path_factory.mktemp("audit")
-    done = wqlab(place, "--ksrc", SMALL, "--out", place / "small")
+    done = run_audit(place, "--ksrc", SMALL, "--out", place / "small")
     assert done.returncode == 0, done.stderr
     found = report.load(place / "small.json")
     lines = list(csv.reader((place / "small.csv").read_text().splitlines()))
@@ -261,11 +261,11 @@ def test_more_of_the_small_tree(small: Audit) -> None:
         (["--ksrc", SMALL, "--nodes", "x"], "'x' is not a number above 0"),
         (["--ksrc", SMALL / "nowhere"], "nowhere does not exist"),
         (["--ksrc", SMALL / "drivers"], "not a kernel's source"),
-        (["--file", SMALL / "Makefile"], "is not what wqlab audit writes"),
+        (["--file", SMALL / "Makefile"], "is not what scripts/audit writes"),
     ],
 )
 def test_what_is_wrong(words: list, message: str, tmp_path: Path) -> None:
-    done = wqlab(tmp_path, *words, "--out", tmp_path / "out")
+    done = run_audit(tmp_path, *words, "--out", tmp_path / "out")
     assert done.returncode in (1, 2)
     assert message in done.stderr.splitlines()[-1]
     assert not list(tmp_path.glob("out*"))
@@ -276,7 +276,7 @@ def test_a_tree_without_workqueues(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(SMALL, tree)
     shutil.rmtree(tree / "drivers")
-    done = wqlab(tmp_path, "--ksrc", tree, "--out", tmp_path / "out")
+    done = run_audit(tmp_path, "--ksrc", tree, "--out", tmp_path / "out")
     assert done.returncode == 1
     assert "no workqueue is allocated in 6.12.0-made-up" in done.stderr.splitlines()[-1]
 
@@ -289,7 +289,7 @@ def test_reported_callers() -> None:
 
     def states(*rows: Row) -> list[str]:
         audit = Audit(1, Made("", "", None), "", Kernel("", "", 512, 256, 8), 64, list(rows))
-        return [state for _, _, state, _ in report.reported(audit, notes)]
+        return [state for _, _, state, _ in page.reported(audit, notes)]
 
     gone = "changed: it is not there any more"
     assert states(one, two) == ["found in line 9: unbound, num_online_cpus()", gone]
@@ -319,7 +319,7 @@ def test_stored_audit(path: Path) -> None:
     found, notes = report.load(path), report.load_notes()
     assert report.dumps(found) == path.read_text()
     assert report.as_csv(found, notes) == path.with_suffix(".csv").read_text()
-    assert report.page(found, notes) == path.with_suffix(".md").read_text()
+    assert page.page(found, notes) == path.with_suffix(".md").read_text()
     assert len(found.rows) > 800
     assert sum(bool(row.why) for row in found.rows) < len(found.rows) / 20
 
@@ -334,7 +334,7 @@ def test_notes_are_of_callers() -> None:
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 def test_each_that_changes_has_advice(path: Path) -> None:
     found, notes = report.load(path), report.load_notes()
-    assert not [row.place for row in report.changing(found) if not report.advice(row, notes)]
+    assert not [row.place for row in page.changing(found) if not report.advice(row, notes)]
 
 
 def test_wrong_notes(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_whole_tree(path: Path) -> None:
     source = obtain(load_base(path.stem))
     started = time.monotonic()
     nodes = sorted({one.nodes for row in stored.rows for one in row.meanings})
-    found = audit(source, stored.cpus, nodes, stored.made)
+    found = audit(source, stored.cpus, nodes, stored.made, report.load_notes())
     assert time.monotonic() - started < LIMIT
     if found.kernel.tree != stored.kernel.tree:
         assert abs(len(found.rows) - len(stored.rows)) < 20

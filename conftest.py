@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Options and fixtures of the tests; how they are run is in runner.py."""
+"""Options and fixtures of the tests in tests/ and audit/tests; tests/runner.py runs them."""
 
 import sys
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 # what tests import from each other, whatever pytest was told about where modules are
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent
 TESTS = ROOT / "tests"
 sys.path[:0] = [str(ROOT), str(TESTS), *sorted(map(str, TESTS.glob("[a-z]*/")))]
 
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if isinstance(config.option.base, str):  # pytest does not convert defaults
         config.option.base = load_base(config.option.base)
-    config.pluginmanager.register(runner.Runner(config, TESTS))
+    config.pluginmanager.register(runner.Runner(config))
 
 
 @pytest.fixture
