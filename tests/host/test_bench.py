@@ -21,6 +21,7 @@ from fake_kernel import make_project
 from guests import Guests, make_kernel
 
 from wqlab import cli, report, results
+from wqlab.ground import program
 from wqlab.ground.problem import Problem, Usage
 from wqlab.guests import vm
 from wqlab.guests.vm import Record
@@ -99,8 +100,8 @@ class House:
 def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(tmp_path)
     for home, name, stand_in in (
-        (cli, "handle_signals", lambda: None),
-        (cli, "end_all", lambda: None),
+        (program, "handle_signals", lambda: None),
+        (program, "end_all", lambda: None),
         (bench, "obtain", house.obtain),
         (bench, "build", house.build),
         (bench, "has_series", lambda source: house.has_series),

@@ -1,10 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What ends a command: one line that says what is wrong and what would be right.
+"""What ends a command: one line that says what is wrong and what would be right."""
 
-Exit statuses, the same for every command: 0 done, 1 failed, 2 wrong usage, 77 skipped.
-"""
+OK, FAILED, USAGE, SKIPPED, INTERRUPTED = 0, 1, 2, 77, 130
 
-OK, FAILED, USAGE, SKIPPED = 0, 1, 2, 77
+# Exit statuses, the same for every command
+STATUSES = {
+    OK: "done",
+    FAILED: "failed",
+    USAGE: "wrong usage",
+    SKIPPED: "skipped",
+    INTERRUPTED: "interrupted",
+}
+
+
+def statuses() -> str:
+    """The exit statuses as a line of help."""
+    return "Exit status: " + ", ".join(f"{status} {what}" for status, what in STATUSES.items())
 
 
 class Problem(Exception):

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wqlab.ground.places import ROOT
+from wqlab.ground.places import LOCAL, ROOT
 from wqlab.ground.problem import FAILED, OK, Problem, Usage
 from wqlab.ground.run import Done, say, started
 from wqlab.ground.text import table
@@ -283,6 +283,6 @@ def command(args: argparse.Namespace, host: Host | None = None) -> int:
     for program in load.programs:
         if not shutil.which(program, path=PATH):
             raise Problem(f"no {program}, which {load.name} runs: {install(program, host)}")
-    args.out = args.out or ROOT / f"local/{load.name}-{platform.release()}.json"
+    args.out = args.out or LOCAL / f"{load.name}-{platform.release()}.json"
     with tempfile.TemporaryDirectory(prefix="wq-load-") as temporary:
         return measure(args, host, Path(temporary))

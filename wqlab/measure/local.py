@@ -46,7 +46,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wqlab.ground.places import ROOT
+from wqlab.ground.places import LOCAL, ROOT
 from wqlab.ground.problem import FAILED, OK, Problem, Skipped, Usage
 from wqlab.ground.run import TIMED_OUT, Done, Progress, run, say
 from wqlab.ground.text import plural, table
@@ -732,7 +732,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=output,
-        default=ROOT / f"local/{platform.release()}.json",
+        default=LOCAL / f"{platform.release()}.json",
         metavar="FILE",
         help="(local/RELEASE.json)",
     )

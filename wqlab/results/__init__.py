@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wqlab.ground.files import write_whole
-from wqlab.ground.places import ROOT
+from wqlab.ground.places import INSTALLED, ROOT
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import Done, run
 from wqlab.ground.text import plural
@@ -590,7 +590,7 @@ def _said(*command: str) -> str:
 def made(command: str) -> Made:
     """Today, by this command, with the repository as it is."""
     about = ("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-    commit = _said("git", "-C", str(ROOT), *about)
+    commit = "" if INSTALLED else _said("git", "-C", str(ROOT), *about)
     return Made(date=date.today().isoformat(), command=command, commit=commit or None)
 
 
