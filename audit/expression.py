@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""C expressions of integers: what they may come to on a machine.
+"""C expressions of integers: what they may come to.
 
 An expression has a set of values: a name that is assigned several, or a condition that nobody
 knows, gives each of them. Whoever evaluates says what names and calls are.

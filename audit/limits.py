@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What max_active of a workqueue means: three semantics on machines of CPUs and nodes.
+"""What max_active of a workqueue means: three semantics, by CPUs and nodes.
 
 per CPU   6.6 to 6.8: of an unbound workqueue, each CPU's pool_workqueue has the limit for itself.
           Before 6.6 each node's has it, so there CPUs are to be read as nodes.
@@ -42,7 +42,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class Meaning:
-    """How many items of an unbound workqueue may run at once on one machine."""
+    """How many items of an unbound workqueue may run at once, with one number of nodes."""
 
     nodes: int
     per_cpu: int

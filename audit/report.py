@@ -53,7 +53,7 @@ class Row:
     limit: str
     kind: str = ""  # ordered, percpu, unbound or bh; "percpu or unbound" where that depends
     named: str = ""  # the flags by name, those that are always there
-    active: list[int] = field(default_factory=list)  # what max_active may be, on the machine
+    active: list[int] = field(default_factory=list)  # what max_active may be, with `cpus`
     options: list[str] = field(default_factory=list)  # module parameters that change it
     meanings: list[Meaning] = field(default_factory=list)  # of an unbound one, by nodes
     findings: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Audit:
     made: Made
     coccinelle: str  # its version
     kernel: Kernel
-    cpus: int  # of the machine that all is said of
+    cpus: int  # that all is counted for
     rows: list[Row]
 
 

@@ -48,7 +48,7 @@ class Given(Unknown):
 
 @dataclass(frozen=True)
 class Counts:
-    """A machine, as far as expressions know it."""
+    """How many CPUs and nodes there are, for expressions that ask."""
 
     cpus: int
     nodes: int
@@ -122,7 +122,7 @@ class Resolver:
     # Evaluation
 
     def values(self, text: str | Node, scope: Scope, counts: Counts) -> Values:
-        """All that an expression may come to, on this machine. Waiting is to be tried again."""
+        """All that an expression may come to, with these counts. Waiting is to be tried again."""
         node = parse(text) if isinstance(text, str) else text
         return evaluate(node, lambda one: self._known(one, scope, counts))
 

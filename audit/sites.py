@@ -27,7 +27,7 @@ HEADER = "include/linux/workqueue.h"
 # What defines and declares the functions below
 HOME = (HEADER, "include/drm/drm_managed.h")
 ROUNDS = 12
-SOME = Counts(16, 2)  # a machine to try expressions on
+SOME = Counts(16, 2)  # to try expressions with
 UNPARSED = "coccinelle does not parse what is around it"
 
 
