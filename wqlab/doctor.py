@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Say what is here, what is missing and what that prevents. Installs and downloads nothing.
 
-Exit status: 0 if `make bench` can run as things are, else 1.
+The exit status is 0 if `make bench` can run as things are, else 1.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from wqlab.ground.places import CACHE, ROOT
+from wqlab.ground.places import CACHE, INSTALLED, ROOT
 from wqlab.ground.problem import FAILED, OK, Problem
 from wqlab.ground.run import check
 from wqlab.ground.text import table
@@ -20,17 +20,18 @@ from wqlab.kernels.arch import find_arch
 from wqlab.kernels.bases import base_names, default_base, load_base, version_key
 from wqlab.kernels.obtain import REPOSITORIES
 
+SETUP = ROOT / "scripts/setup"
 # The tasks of the file `packages`, and what cannot be done where one of their needs is missing
 TASKS = {
-    "obtain": "no source can be had, apply and tree do not work",
+    "obtain": "no source can be had: scripts/apply and wqlab series do not work",
     "build": "no kernel can be built",
     "boot": "no kernel can be booted",
     "bench": "nothing can be measured in QEMU, and there are no reports",
-    "sim": "no machine can be simulated",
+    "sim": "no machine of machines/ can be simulated",
     "test": "not all tests can run",
     "audit": "no kernel tree can be audited",
     "load": "no load of loads/ can be run",
-    "local": "this machine cannot be measured with the kernel that it runs",
+    "local": "this host cannot be measured with the kernel that it runs",
 }
 # Those that a task can do without
 WITHOUT = {
@@ -63,14 +64,17 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Finding:
-    what: str
+    """A line of what is said."""
+
+    what: str  # it is about
     state: str
-    prevents: str = ""  # what is missing prevents this; "" is fine
+    prevents: str = ""  # what cannot be done as things are; "" is fine
     main: bool = False  # it prevents `make bench`
 
 
 def programs() -> list[Finding]:
-    said = check([ROOT / "scripts/setup", "--missing"], wrong="scripts/setup", stderr=False)
+    """Of each task, what scripts/setup misses for it. Raises Problem if that cannot run."""
+    said = check([SETUP, "--missing"], wrong="scripts/setup", stderr=False)
     lacking = [line.split("\t") for line in said.splitlines()]
     found = []
     for task, prevented in TASKS.items():
@@ -88,6 +92,7 @@ def programs() -> list[Finding]:
 
 
 def architecture() -> Finding:
+    """Which one kernels are built for, and whether it is the host's."""
     try:
         arch = find_arch()
         return Finding("architecture", arch.name + ", emulated here" * arch.foreign)
@@ -96,6 +101,7 @@ def architecture() -> Finding:
 
 
 def kvm() -> Finding:
+    """Whether guests may run under KVM."""
     if os.access("/dev/kvm", os.R_OK | os.W_OK):
         return Finding("KVM", "/dev/kvm is open to you; used if a trial boot under it works")
     there = "is not open to you: join its group" if Path("/dev/kvm").exists() else "is not there"
@@ -103,6 +109,7 @@ def kvm() -> Finding:
 
 
 def space() -> Finding:
+    """Whether the cache's file system has room for what is still to come."""
     place = next(path for path in (CACHE, *CACHE.parents) if path.exists())
     free = shutil.disk_usage(place).free
     wanted = LEAST if REPOSITORIES.is_dir() else WANTED
@@ -133,6 +140,7 @@ def source(name: str) -> Finding:
 
 
 def system() -> str:
+    """The name of the distribution."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
@@ -140,12 +148,13 @@ def system() -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    pass
+    """There are none."""
 
 
 def command(args: argparse.Namespace) -> int:
+    """Print all findings. Returns the exit status."""
     findings = [
-        Finding("machine", f"{system()}, Linux {platform.release()}, {os.cpu_count()} CPUs"),
+        Finding("host", f"{system()}, Linux {platform.release()}, {os.cpu_count()} CPUs"),
         architecture(),
         Finding("Python", platform.python_version()),
         *programs(),
@@ -157,8 +166,10 @@ def command(args: argparse.Namespace) -> int:
     for line, finding in zip(table(rows, [True, True], indent=""), findings, strict=True):
         print(f"{line}; {finding.prevents}" if finding.prevents else line)
     print()
+    bench = "wqlab bench" if INSTALLED else "make bench"
     if any(finding.main for finding in findings):
-        print("make bench cannot run yet: scripts/setup installs what is missing, or says how")
+        setup = SETUP if INSTALLED else "scripts/setup"
+        print(f"{bench} cannot run yet: {setup} installs what is missing, or says how")
         return FAILED
-    print("make bench can run")
+    print(f"{bench} can run")
     return OK

@@ -105,24 +105,24 @@ def test_architecture_without_a_declaration(project: Project) -> None:
 
 def test_options_are_checked_before_anything_is_installed(project: Project) -> None:
     write(project.top / "packages", f"{HERE}no-such obtain d f s a\n")
-    done = wqlab(project, "obtain", "--bogus")
+    done = wqlab(project, "kunit", "--bogus")
     assert done.returncode == 2 and "no-such" not in done.stderr
-    done = wqlab(project, "obtain")
+    done = wqlab(project, "kunit")
     assert (done.returncode, done.stderr) == (
         1,
-        "setup: error: obtain needs no-such: as root, type: dnf install f\n",
+        "setup: error: bench needs no-such: as root, type: dnf install f\n",
     )
 
 
 def test_goes_on_in_the_environment(project: Project) -> None:
     stub = "import sys\ndef add_options(parser): parser.add_argument('words', nargs='*')\n"
     stub += "def command(args): print(sys.prefix, args.words); return 77\n"
-    write(project.top / "wqlab/report/export.py", stub)
-    done = wqlab(project, "export", "a", "b c")
+    write(project.top / "wqlab/guests/boot.py", stub)
+    done = wqlab(project, "boot", "a", "b c")
     assert (done.returncode, done.stderr) == (77, "")
     assert done.stdout == f"{project.tmp}/cache/unbound-workqueue/venv ['a', 'b c']\n"
-    write(project.top / "wqlab/report/export.py", f"import no_such_package\n{stub}")
-    assert "no_such_package is not installed" in wqlab(project, "export").stderr
+    write(project.top / "wqlab/guests/boot.py", f"import no_such_package\n{stub}")
+    assert "no_such_package is not installed" in wqlab(project, "boot").stderr
 
 
 def test_newer_python_beside_an_old_one(project: Project) -> None:

@@ -69,6 +69,7 @@ def test_doctor(installed: Path, tmp_path: Path) -> None:
     done = wqlab(installed, tmp_path, "doctor")
     assert done.returncode in (0, 1) and done.stderr == ""
     assert "source of 6.12:" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("wqlab bench can")
 
 
 def test_what_is_made_goes_where_the_user_is(installed: Path, tmp_path: Path) -> None:

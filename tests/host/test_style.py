@@ -78,7 +78,7 @@ def test_ruff(command: list[str]) -> None:
 
 
 def test_all_tests_collect() -> None:
-    clean(sys.executable, "-m", "pytest", "-q", "--collect-only", "--tier", "full", "tests")
+    clean(sys.executable, "-m", "pytest", "-q", "--collect-only", "--tier", "full")
 
 
 def test_nothing_binary_is_tracked() -> None:
