@@ -56,8 +56,9 @@ TASKS = {
 }
 
 
-def task_of(words: Sequence[str]) -> str:
+def task_of(again: Sequence[str]) -> str:
     """The task of scripts/setup for this command line; what is counted may come after options."""
+    _, *words = again
     counted = (TASKS[name] for word in words[1:] if (name := f"{words[0]} {word}") in TASKS)
     return next(counted, TASKS.get(words[0], "bench"))
 
@@ -99,5 +100,5 @@ def main(words: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"wqlab: error: no command {name!r}: {', '.join(COMMANDS)}", file=sys.stderr)
         return USAGE
-    module, _ = COMMANDS[name]
-    return call(f"wqlab {name}", f"wqlab.{module}", rest, ["wqlab", *words], task_of(words))
+    (module, _), again = COMMANDS[name], ["wqlab", *words]
+    return call(f"wqlab {name}", f"wqlab.{module}", rest, again, task_of(again))

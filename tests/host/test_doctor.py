@@ -117,12 +117,12 @@ def test_options_are_checked_before_anything_is_installed(project: Project) -> N
 def test_goes_on_in_the_environment(project: Project) -> None:
     stub = "import sys\ndef add_options(parser): parser.add_argument('words', nargs='*')\n"
     stub += "def command(args): print(sys.prefix, args.words); return 77\n"
-    write(project.top / "wqlab/guests/boot.py", stub)
-    done = wqlab(project, "boot", "a", "b c")
+    write(project.top / "wqlab/report/__init__.py", stub)
+    done = wqlab(project, "report", "a", "b c")
     assert (done.returncode, done.stderr) == (77, "")
     assert done.stdout == f"{project.tmp}/cache/unbound-workqueue/venv ['a', 'b c']\n"
-    write(project.top / "wqlab/guests/boot.py", f"import no_such_package\n{stub}")
-    assert "no_such_package is not installed" in wqlab(project, "boot").stderr
+    write(project.top / "wqlab/report/__init__.py", f"import no_such_package\n{stub}")
+    assert "no_such_package is not installed" in wqlab(project, "report").stderr
 
 
 def test_newer_python_beside_an_old_one(project: Project) -> None:

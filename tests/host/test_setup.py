@@ -314,4 +314,4 @@ def test_what_builds_qemu_gets_what_that_takes() -> None:
     ],
 )
 def test_options_may_come_before_what_is_counted(words: str, task: str) -> None:
-    assert cli.task_of(words.split()) == task
+    assert cli.task_of(["wqlab", *words.split()]) == task

@@ -184,7 +184,6 @@ def terminated(number: int, _: FrameType | None) -> None:
 
 
 def handle_signals() -> None:
-    """Have SIGINT, SIGTERM and SIGHUP raise, so that what runs is ended and tidied up."""
     # A shell ignores SIGINT in what it runs in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
