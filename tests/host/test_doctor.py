@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """wqlab doctor, and scripts/wqlab, through which it runs.
 
-Seen failing: with an essential need that does not count, an optional one that does, a source
-that apt does not know taken for one that it does, scripts/setup run ahead of the options, and
-a command that goes on with another Python than that of the environment.
+Seen failing: with an essential need that does not count, an optional one that does, a full disk
+that does not, a source that apt does not know taken for one that it does, scripts/setup run ahead
+of the options, and a command that goes on with another Python than that of the environment.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,16 @@ def project(tmp_path: Path) -> Project:
     (cache / "venv/bin/python").symlink_to(home / "python3")
     for version in ("6.12.99-1", "6.12.117-1", "7.3.4-1"):
         (cache / "base" / version).mkdir(parents=True)
+    need_space(project, 0)
     return project
+
+
+def need_space(project: Project, size: int) -> None:
+    """Have doctor want that many bytes, however full the host's disk is."""
+    program = project.top / "wqlab/doctor.py"
+    program.write_text(
+        re.sub("^LEAST = .*", f"LEAST = {size}", program.read_text(), flags=re.MULTILINE)
+    )
 
 
 def wqlab(project: Project, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -96,6 +106,12 @@ def test_source_that_cannot_be_had(project: Project) -> None:
     project.shim("apt-get", "")
     status, found = doctor(project, PATH=path)
     assert (status, found["source of 6.12"]) == (0, "apt knows linux-source-6.12 6.12.117-1")
+
+
+def test_cache_without_room(project: Project) -> None:
+    need_space(project, 1 << 60)
+    status, found = doctor(project)
+    assert status == 1 and "builds may fail: have 1073741824 GiB free" in found["cache"]
 
 
 def test_architecture_without_a_declaration(project: Project) -> None:
