@@ -166,10 +166,6 @@ def test_functions_take_little() -> None:
     none(found, f"a function has up to {PARAMETERS} parameters")
 
 
-def words(path: Path) -> int:
-    return len(path.read_text().split())
-
-
 def machinery() -> set[Path]:
     """What tests run by, wherever below tests/ it is."""
     named = {"farm", "runner", "needs", "closure", "live"}
@@ -188,8 +184,6 @@ SIZES: dict[str, tuple[int, Callable[[], int]]] = {
     "lines of what tests run by": (800, lambda: sum(map(lines, machinery()))),
     "commands of wqlab": (12, lambda: len(COMMANDS)),
     "targets of make": (14, lambda: len(targets())),
-    "words of docs/*.md": (12_000, lambda: sum(map(words, (ROOT / "docs").glob("*.md")))),
-    "words of CONTRIBUTING.md": (900, lambda: words(ROOT / "CONTRIBUTING.md")),
     "bytes of results/": (
         6 << 20,
         lambda: sum(one.stat().st_size for one in (ROOT / "results").rglob("*") if one.is_file()),
