@@ -173,9 +173,7 @@ def command(args: argparse.Namespace) -> int:
         found = report.load(args.file)
         out = args.out or args.file.with_suffix("")
     else:
-        said = f"scripts/audit --base {args.base.name} --cpus {args.cpus}"
-        said += f" --nodes {','.join(map(str, nodes))}"
-        made = results.made(said + (" --ksrc KSRC" if args.ksrc else ""))
+        made = results.made(args.typed)
         found = audit(obtain(args.base, args.ksrc), args.cpus, nodes, made, notes)
         out = args.out or BUILD / f"audit-{args.base.name}"
         write_whole(out.with_name(f"{out.name}.json"), report.dumps(found))

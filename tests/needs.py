@@ -27,7 +27,7 @@ from wqlab.kernels.bases import default_base, load_base
 from wqlab.kernels.build import build, diff_overlay
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source
-from wqlab.measure.bench import several_cpus
+from wqlab.measure.subjects import several_cpus
 
 HOTADD = ROOT / "tests/mutants/hotadd.diff"
 CULLING = ROOT / "tests/mutants/culling.diff"

@@ -37,9 +37,9 @@ each_machine = pytest.mark.parametrize(
 def test_peaks(record: Record, scenario: Scenario) -> None:
     found = peaks(scenario, record.lines)
     wrong = [
-        f"{cell.labels}: {peak}, not {cell.wanted}"
-        for cell, peak in found.items()
-        if peak != cell.wanted
+        f"{case.labels}: {peak}, not {case.wanted}"
+        for case, peak in found.items()
+        if peak != case.wanted
     ]
     assert not wrong, "\n".join(wrong)
 

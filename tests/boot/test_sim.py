@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass
 
 import pytest
+import scaling
 from farm import Making, Need
 from needs import TEST, Simulator
 
 from wqlab.ground.places import BUILD
-from wqlab.measure.sim import scaling
 from wqlab.measure.sim.machine import find_machine
 from wqlab.measure.sim.simulate import Measured, simulate
 from wqlab.results import Run
@@ -42,8 +42,7 @@ class Simulated(Need):
             if "scopes=cpu" in line:
                 time.sleep(self.slow)
 
-        program, plugin = farm[Simulator()]
-        return simulate(farm[TEST], MACHINE, RUNS, out, program, plugin, on_line=on_line)[0]
+        return simulate(farm[TEST], MACHINE, RUNS, out, on_line=on_line)[0]
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Chained(Need):
 
     def make(self, farm: Making) -> Measured:
         machine, out = MACHINE.with_cores(8), BUILD / "test/chain"
-        return simulate(farm[TEST], machine, [CHAIN], out, *farm[Simulator()])[0][0]
+        return simulate(farm[TEST], machine, [CHAIN], out)[0][0]
 
 
 @pytest.mark.needs(Chained())

@@ -19,9 +19,9 @@ from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.guests import vm
 from wqlab.guests.scenario import parse_cpulist
-from wqlab.measure import tasks as measure
+from wqlab.measure import tasks
+from wqlab.measure.subjects import Subject, find_subject
 from wqlab.measure.tasks import (
-    find_built,
     parse_lock_stat,
     plan,
     rows_of_boot,
@@ -166,9 +166,9 @@ class TestLocks:
 
 
 @pytest.fixture
-def kernels(tmp_path: Path) -> list[measure.Built]:
+def kernels(tmp_path: Path) -> list[Subject]:
     return [
-        find_built(
+        find_subject(
             name,
             [
                 make_kernel(tmp_path / f"{name}-{flavour}", f"{name}-{flavour}", flavour, *source)
@@ -180,41 +180,39 @@ def kernels(tmp_path: Path) -> list[measure.Built]:
 
 
 class TestPlan:
-    def tasks(self, kernels: list[measure.Built], **more: object) -> list[measure.Task]:
+    def trials(self, kernels: list[Subject], **more: object) -> list[tasks.Trial]:
         options = {"boots": 4, "items": 100, "sizes": [1, 4], "cpus": 2} | more
-        parts = options.pop("parts", list(measure.PARTS))
-        return plan(kernels, parts, **options)
+        parts = options.pop("parts", list(tasks.PARTS))
+        return list(plan(kernels, parts, **options))
 
-    def test_alternates(self, kernels: list[measure.Built]) -> None:
-        time = [task.kernel.name for task in self.tasks(kernels) if task.part == "time"]
+    def test_alternates(self, kernels: list[Subject]) -> None:
+        time = [trial.kernel.name for trial in self.trials(kernels) if trial.part == "time"]
         assert time[:6] == ["stock", "patched", "mainline", "patched", "mainline", "stock"]
         assert all(len(set(time[i : i + 3])) == 3 for i in range(0, len(time), 3))
         assert len(time) == 12
 
-    def test_parts(self, kernels: list[measure.Built]) -> None:
-        tasks = self.tasks(kernels)
-        assert {task.flavour for task in tasks if task.part == "locks"} == {"lockstat"}
-        assert {task.flavour for task in tasks if task.part != "locks"} == {"bench"}
-        sizes = [task for task in tasks if task.part == "sizes"]
-        assert {task.kernel.name for task in sizes} == {"patched", "mainline"}
+    def test_parts(self, kernels: list[Subject]) -> None:
+        trials = self.trials(kernels)
+        assert {trial.flavour for trial in trials if trial.part == "locks"} == {"lockstat"}
+        assert {trial.flavour for trial in trials if trial.part != "locks"} == {"bench"}
+        sizes = [trial for trial in trials if trial.part == "sizes"]
+        assert {trial.kernel.name for trial in sizes} == {"patched", "mainline"}
         assert len(sizes) == 2 * 2 * 4
-        assert all(task.append == f"workqueue.cache_shard_size={task.size}" for task in sizes)
-        assert sum(task.part == "icount" for task in tasks) == 3 * min(4, measure.COUNTED_BOOTS)
-        assert {task.part for task in self.tasks(kernels, parts=["time"])} == {"time"}
+        assert all(trial.append == f"workqueue.cache_shard_size={trial.size}" for trial in sizes)
+        assert sum(trial.part == "icount" for trial in trials) == 3 * min(4, tasks.COUNTED_BOOTS)
+        assert {trial.part for trial in self.trials(kernels, parts=["time"])} == {"time"}
 
-    def test_native_where_a_kernel_has_it(
-        self, kernels: list[measure.Built], tmp_path: Path
-    ) -> None:
+    def test_native_where_a_kernel_has_it(self, kernels: list[Subject], tmp_path: Path) -> None:
         """In each boot one second for each of its runs, in scopes that it has pods for."""
-        assert "native" not in {task.part for task in self.tasks(kernels)}
+        assert "native" not in {trial.part for trial in self.trials(kernels)}
         path = make_kernel(tmp_path / "native", "native", "native", 0, "7.3")
-        native = find_built("mainline", [path])
-        tasks = self.tasks([*kernels[:2], native], parts=["native"])
-        assert {task.kernel.name for task in tasks} == {"mainline"} and len(tasks) == 4
-        assert all(run["secs"] == 1 and "items" not in run for run in tasks[0].runs)
-        assert all(run["scopes"] == ["cpu", "system"] for run in tasks[0].runs)
+        native = find_subject("mainline", [path])
+        trials = self.trials([*kernels[:2], native], parts=["native"])
+        assert {trial.kernel.name for trial in trials} == {"mainline"} and len(trials) == 4
+        assert all(run["secs"] == 1 and "items" not in run for run in trials[0].runs)
+        assert all(run["scopes"] == ["cpu", "system"] for run in trials[0].runs)
 
-    def test_no_more_vcpus_than_cores(self, kernels: list[measure.Built]) -> None:
+    def test_no_more_vcpus_than_cores(self, kernels: list[Subject]) -> None:
         assert [timed_scenario(cpus).cpus for cpus in (2, 3, 4, 12, 72)] == [2, 2, 4, 8, 32]
         nodes = {
             cpus: [(one.cpus, len(one.nodes)) for one in timed_nodes(cpus)]
@@ -224,20 +222,20 @@ class TestPlan:
         assert nodes[16] == [(16, 2), (16, 4), (16, 8)]
         assert nodes[72] == [(16, 2), (64, 4), (16, 8)]
         with pytest.raises(Problem, match="cannot be measured on one CPU"):
-            self.tasks(kernels, cpus=1)
-        assert {t.part for t in self.tasks(kernels, cpus=1, parts=["icount"])} == {"icount"}
+            self.trials(kernels, cpus=1)
+        assert {t.part for t in self.trials(kernels, cpus=1, parts=["icount"])} == {"icount"}
 
-    def test_icount_is_counted(self, kernels: list[measure.Built], tmp_path: Path) -> None:
-        task = next(task for task in self.tasks(kernels) if task.part == "icount")
-        kernel = task.kernel.builds["bench"]
-        accel = vm.choose_accel(kernel, task.scenario)
-        command = vm.qemu_command(kernel, task.scenario, accel, "", tmp_path, (3, 4))
+    def test_icount_is_counted(self, kernels: list[Subject], tmp_path: Path) -> None:
+        trial = next(trial for trial in self.trials(kernels) if trial.part == "icount")
+        kernel = trial.kernel.builds["bench"]
+        accel = vm.choose_accel(kernel, trial.scenario)
+        command = vm.qemu_command(kernel, trial.scenario, accel, "", tmp_path, (3, 4))
         assert accel == "tcg,thread=single"
         assert command[command.index("-icount") + 1] == "shift=0,sleep=off"
         other = timed_scenario(2)
         assert "-icount" not in vm.qemu_command(kernel, other, "tcg", "", tmp_path, (3, 4))
 
-    def test_kernels_are_described(self, kernels: list[measure.Built]) -> None:
+    def test_kernels_are_described(self, kernels: list[Subject]) -> None:
         """With the key of each flavour, and an id that depends on both."""
         patched = kernels[1]
         assert (patched.name, patched.described.base, patched.described.patches) == (
@@ -246,12 +244,12 @@ class TestPlan:
         assert [patched.key(name) for name in ("bench", "lockstat")] == [
             "patched-bench", "patched-lockstat",
         ]  # fmt: skip
-        alone = find_built("patched", [patched.builds["bench"].path])
+        alone = find_subject("patched", [patched.builds["bench"].path])
         assert list(alone.builds) == ["bench"]
         assert alone.described.id != patched.described.id
 
     def test_scenarios_fit_their_names(self) -> None:
         for path in (ROOT / "scenarios").glob("bench-*.toml"):
-            scenario = measure.load_scenario(path)
+            scenario = tasks.load_scenario(path)
             assert path.stem == f"bench-{scenario.cpus}"
             assert scenario.nodes == (parse_cpulist(f"0-{scenario.cpus - 1}"),)

@@ -109,7 +109,7 @@ def test_order() -> None:
 
 def test_nothing_to_compare() -> None:
     with pytest.raises(Problem, match="nothing in it"):
-        validate.lines(simulated({11: {"cpu": 90}}), TABLES, ["before"])
+        validate.lines(simulated({11: {"cpu": 90}}), TABLES)
 
 
 def test_documentation_has_all_ratios() -> None:

@@ -3,22 +3,32 @@
 
 Seen failing: with a cost that is left out, with the middle half counted from the first call, and
 with the callers of locks looked up behind the call instead of in it, with the verdict over
-virtio; and with all locks taken for a load's pool->lock.
+virtio; with all locks taken for a load's pool->lock; and, of the command, with a boot made again
+that is kept, stock with sizes, and repetitions within scopes.
 """
 
+import argparse
 import json
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from guests import make_kernel
 
+from wqlab import report
+from wqlab.ground import program
 from wqlab.ground.places import ROOT
-from wqlab.ground.problem import Problem
+from wqlab.ground.problem import Problem, Usage
 from wqlab.guests import vm
 from wqlab.kernels.arch import ARCHES
+from wqlab.measure import sim
 from wqlab.measure.counts.loads import pool_lock
 from wqlab.measure.sim.machine import COSTS, load_machine
-from wqlab.measure.sim.simulate import Symbols, counted, counts, read_run
-from wqlab.results import Row
+from wqlab.measure.sim.simulate import Measured, Symbols, counts, read_run
+from wqlab.measure.sim.simulate import counted as counted_calls
+from wqlab.measure.subjects import Subject, find_subject
+from wqlab.results import Results, Row, counted, load
 
 MACHINES = sorted((ROOT / "machines").glob("*.toml"))
 COSTLY = "".join(f"{name} = 1\n" for name in COSTS)
@@ -105,7 +115,7 @@ def test_same_cores_same_machine(path: Path) -> None:
 
 
 def test_middle_half_is_counted() -> None:
-    first, last = counted(threads=4, items=100, warmup=20)
+    first, last = counted_calls(threads=4, items=100, warmup=20)
     assert (first, last) == (80 + 100, 80 + 300)
 
 
@@ -179,3 +189,82 @@ def test_pool_lock_of_a_load() -> None:
     for text in ("", json.dumps(COUNTED | {"last_ps": 0})):
         with pytest.raises(Problem, match="fewer items"):
             pool_lock(text, 200, SYMBOLS)
+
+
+# --- the command -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Results]:
+    """wqlab sim on the kernels stock and patched, without a simulator; `simulated.boots` has the
+    boot parameters of each boot."""
+    boots: list[str] = []
+
+    def build(name: str, source: object, patches: int | None) -> Subject:
+        path = make_kernel(tmp_path / name, name, "bench", 5 if patches is None else patches)
+        return find_subject(name, [path])
+
+    def simulate(kernel, machine, asked, out, append) -> tuple[list[Measured], vm.Record]:
+        boots.append(append)
+        rows = [Row(run["scopes"][0], run["mode"], values={"items": 1}) for run in asked]
+        command = ["/usr/bin/qemu"]
+        record = vm.Record("", "sim", "pass", "", 1.0, "tcg", "6.12", command, [], [], [])
+        return [Measured(row, 10 * len(row.scope), 1e-3) for row in rows], record
+
+    for name, stand_in in (
+        ("sources", lambda args, notes: {"stock": (None, 0), "patched": (None, None)}),
+        ("emulator", lambda: (tmp_path / "qemu", tmp_path / "wqtime.so")),
+        ("build_subject", build),
+        ("simulate", simulate),
+        ("BUILD", tmp_path),
+    ):
+        monkeypatch.setattr(sim, name, stand_in)
+    monkeypatch.setattr(report, "write_report", lambda files, out: None)
+
+    def run(*words: str) -> Results:
+        boots.clear()
+        parser = argparse.ArgumentParser()
+        sim.add_options(parser)
+        args = parser.parse_args([f"--out={tmp_path / 'sim.json'}", *words])
+        args.typed = program.typed("wqlab sim", words)
+        assert sim.command(args) == 0
+        return load(tmp_path / "sim.json")
+
+    run.boots = boots  # type: ignore[attr-defined]
+    return run
+
+
+def test_each_run_in_each_scope(simulated) -> None:
+    """In one boot of each kernel, which is made once."""
+    words = ["--scopes=cpu,cache", "--repeat=2", "--mode=burst", "--items=9", "--warmup=3"]
+    words += ["--words", "max_active=1", "--words", "max_active=2 window=4"]
+    found = simulated(*words)
+    assert simulated.boots == [""] * 2
+    assert shlex.split(found.made[0].command) == ["scripts/wqlab", "sim", *words]
+    stock = [boot for boot in found.boots if boot.kernel == found.kernels[0].id]
+    assert [(boot.section, boot.number, boot.runs[0]["max_active"]) for boot in stock] == [
+        (section, number, limit)
+        for number in (1, 2)
+        for limit in (1, 2)
+        for section in ("time", "sim")
+    ]
+    first = {"mode": "burst", "threads": 72, "items": 9, "warmup": 3, "max_active": 1}
+    assert stock[0].runs == [first | {"scopes": [scope]} for scope in ("cpu", "cache")]
+    assert [row.scope for row in stock[0].rows] == ["cpu", "cache"]
+    rates = counted(stock[1:2], {"scope": "cache"}, "steady_items_per_sec")
+    assert rates == pytest.approx([50_000])
+    assert simulated(*words).boots == found.boots and simulated.boots == []
+
+
+def test_sizes_and_costs(simulated, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stock has no shards to size, and each cost that is varied has a machine of its own."""
+    found = simulated("--sizes=1,2", "--scopes=cache_shard", "--cores=4,8")
+    size = "workqueue.cache_shard_size="
+    assert sorted(simulated.boots) == [f"{size}1"] * 2 + [f"{size}2"] * 2
+    assert {boot.section for boot in found.boots} == {"sizes", "sim"}
+    found = simulated("--vary=wake", "--cost=insn=0.5", "--mode=fanout")
+    assert len(found.machines) == 3 and all("insn=0.5," in m.emulation for m in found.machines)
+    assert found.boots[0].runs[0]["threads"] == 1
+    assert "other order" in capsys.readouterr().out
+    with pytest.raises(Usage, match="--vary is for one number of cores"):
+        simulated("--vary=wake", "--cores=4,8")

@@ -189,7 +189,7 @@ def plan(source: Source, diffs: Sequence[Path]) -> Plan:
 def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
     """Boot a kernel that has this mutant."""
     if run.case == SCALING and isinstance(kernel, vm.Kernel):
-        from wqlab.measure.sim import scaling
+        import scaling
 
         append = f"wq_mutant={mutant.number}"
         complaint = scaling.complaint(scaling.cost(kernel, out / mutant.name, append))

@@ -2,17 +2,18 @@
 """How a command of wqlab or the audit runs and ends.
 
 A command is a module. Its docstring is its help; add_options(parser) declares and checks its
-options, and command(args) returns the exit status.
+options, and command(args) returns the exit status. args.typed is the command itself, for results.
 """
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from wqlab.ground.places import INSTALLED, VENV
+from wqlab.ground.places import INSTALLED, ROOT, VENV
 from wqlab.ground.problem import FAILED, INTERRUPTED, Problem, statuses
 from wqlab.ground.run import end_all, handle_signals
 
@@ -50,6 +51,15 @@ def lacks(error: ModuleNotFoundError) -> int:
     return FAILED
 
 
+def typed(prog: str, words: Sequence[str]) -> str:
+    """The command as results say what made them.
+
+    It can be pasted into a shell at the top of the repository.
+    """
+    program = prog if INSTALLED else f"scripts/{prog}"
+    return shlex.join([*program.split(), *(word.replace(f"{ROOT}/", "") for word in words)])
+
+
 def call(prog: str, name: str, rest: Sequence[str], again: Sequence[str], task: str) -> int:
     """Run the command of module `name` with the options `rest`. Returns the exit status.
 
@@ -74,6 +84,7 @@ def call(prog: str, name: str, rest: Sequence[str], again: Sequence[str], task: 
     try:
         module.add_options(parser)
         args = parser.parse_args(rest)
+        args.typed = typed(prog, rest)
         if (status := set_up(task, again)) is not None:
             return status
         return module.command(args)

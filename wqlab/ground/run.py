@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Running programs with a limit, signals, and progress."""
+"""Running programs with a limit, signals, and lines of progress."""
 
 import os
 import signal
@@ -195,35 +195,3 @@ def time_left(seconds: float) -> str:
     if seconds < 90:
         return f", about {seconds:.0f} s left"
     return f", about {seconds / 60:.0f} min left"
-
-
-class Progress:
-    """How far a number of steps has come, and how long the rest may take."""
-
-    def __init__(self, kinds: Sequence[str], at_once: int = 1) -> None:
-        """`kinds` has one word for each step: those of the same kind take as long."""
-        self.kinds = list(kinds)
-        self.at_once = at_once
-        self.seconds: dict[str, list[float]] = {}
-        self.done = 0
-
-    def saw(self, kind: str, seconds: float) -> None:
-        """A step of this kind took that long, in this run or in one before."""
-        self.seconds.setdefault(kind, []).append(seconds)
-
-    def step(self, kind: str, seconds: float, counts: bool = True) -> str:
-        """One step more is done. Returns "[3/12]" and, if it can be told, the time left."""
-        self.done += 1
-        if counts:
-            self.saw(kind, seconds)
-        return f"[{self.done}/{len(self.kinds)}]"
-
-    def left(self) -> str:
-        """As ", about 3 min left"; "" at the end."""
-        rest = self.kinds[self.done :]
-        if not rest:
-            return ""
-        known = [sum(self.seconds[k]) / len(self.seconds[k]) for k in rest if k in self.seconds]
-        if len(known) < len(rest) / 2:
-            return ", time left not known yet"
-        return time_left(sum(known) / len(known) * len(rest) / min(self.at_once, len(rest)))

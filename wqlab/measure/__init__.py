@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What measures: in guests, on this machine, in simulated time."""
+"""What measures: in guests, on the host, in simulated time."""

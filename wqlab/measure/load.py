@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Run a load of loads/ on this very machine, with the kernel that it runs, as root.
+"""Run a load of loads/ on the host, with the kernel that it runs, as root.
 
 dm-crypt, file systems, NFS and NVMe over TCP queue unbound work. The head of each file of loads/
 says what the load is, and what it reports. Devices that it needs are named with --devices, and are
@@ -25,33 +25,23 @@ import signal
 import statistics
 import subprocess
 import tempfile
-import time
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from wqlab.ground.places import LOCAL, ROOT
 from wqlab.ground.problem import FAILED, OK, Problem, Usage
 from wqlab.ground.run import Done, say, started
 from wqlab.ground.text import table
-from wqlab.kernels.options import output, positive
+from wqlab.kernels.options import positive
 from wqlab.measure import perf
-from wqlab.measure.local import Host, deaf, hypervisor, install, running_kernel, store
+from wqlab.measure.campaign import Campaign, Step, add_out, blank, timed
+from wqlab.measure.host import Host, deaf
 from wqlab.measure.perf import Blind
-from wqlab.results import (
-    FIGURES,
-    SCHEMA,
-    Boot,
-    Count,
-    Number,
-    Perf,
-    Results,
-    Run,
-    Value,
-    made,
-    this_machine,
-)
+from wqlab.results import FIGURES, Count, Number, Perf, Results, Run, Value
 
 FOLDER = ROOT / "loads"
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
@@ -175,63 +165,45 @@ def summary(results: Results) -> list[str]:
     return table(rows, (True, True, False, False, False, False))
 
 
+def run_once(
+    load: Load, devices: list[str], parameters: Run, perf_in: Path | None, notes: list[str]
+) -> dict[str, Any]:
+    """What a run of the load has given, for its Boot: figures, or with a folder for its files what
+    perf has seen. What could not be measured comes to `notes`; Problem if the load fails."""
+    command: list[str | Path] = [load.script, *devices]
+    limit = LIMIT + CASES * int(str(parameters["SECS"]))
+    if perf_in:
+        return {"perf": under_perf(command, parameters, limit, perf_in)}
+    done = run_here(command, parameters, limit)
+    said = done.output.splitlines() or ["no message"]
+    if done.status:
+        raise Problem(said[-1].removeprefix(f"{load.name}: error: "))
+    counts, missing = counts_of(load, said)
+    notes += missing
+    return {"counts": counts}
+
+
 def measure(args: argparse.Namespace, host: Host, temporary: Path) -> int:
     load = LOADS[args.load]
     parameters: Run = {**load.full, **(load.quick if args.quick else {})}
-    asked: Run = {"load": load.name, **parameters}
-    command: list[str | Path] = [load.script, *args.devices]
-    more: Run = {"FORCE": "1"} if args.force else {}
-    machine, running = this_machine(hypervisor(host)), running_kernel(host)
-    words = f"wqlab load {load.name} --runs {args.runs}{' --quick' * args.quick}"
-    results = Results(SCHEMA, [made(words)], [machine], [running], [])
-    notes: dict[str, None] = {}
+    forced: Run = {**parameters, **({"FORCE": "1"} if args.force else {})}
+    machine, running = host.machine, host.kernel
+    campaign = Campaign(args.typed, args.out, must_begin=True)
     has_perf = args.perf and bool(shutil.which("perf"))
     if args.perf and not has_perf:
-        notes["the share of cycles that locks are waited for: perf is not installed"] = None
-    limit = LIMIT + CASES * int(str(parameters["SECS"]))
+        lacks = "the share of cycles that locks are waited for: perf is not installed"
+        campaign.notes.append(lacks)
 
-    def one(number: int, with_perf: bool) -> Boot:
-        begin, reason, seen, counts = time.monotonic(), "", None, list[Count]()
-        try:
-            if with_perf:
-                seen = under_perf(command, {**parameters, **more}, limit, temporary)
-            else:
-                done = run_here(command, {**parameters, **more}, limit)
-                if done.status:
-                    said = done.output.splitlines() or ["no message"]
-                    raise Problem(said[-1].removeprefix(f"{load.name}: error: "))
-                counts, missing = counts_of(load, done.output.splitlines())
-                notes.update(dict.fromkeys(missing))
-        except Problem as error:
-            reason = str(error)
-        return Boot(
-            machine=machine.id,
-            kernel=running.id,
-            section="loads",
-            flavour=None,
-            scenario=None,
-            append="",
-            runs=[asked],
-            number=number,
-            seconds=round(time.monotonic() - begin, 1),
-            verdict="fail" if reason else "pass",
-            reason=reason,
-            counts=counts,
-            perf=seen,
-        )
+    def step(number: int) -> Step:
+        perf_in = temporary if number > args.runs else None
+        boot = blank(machine, running, "loads", [{"load": load.name, **parameters}], number)
+        once = partial(run_once, load, args.devices, forced, perf_in, campaign.notes)
+        label = f"{load.name}{', under perf' * bool(perf_in)}"
+        return Step(label, label, machine, running, partial(timed, boot, once))
 
     say(f"{load.name}: {load.about}")
-    for number in range(1, args.runs + 1 + has_perf):
-        boot = one(number, number > args.runs)
-        if not boot.passed and not results.boots:
-            raise Problem(boot.reason)
-        results = replace(results, boots=[*results.boots, boot], notes=list(notes))
-        store(results, args.out)
-        how = " under perf" if boot.perf else ""
-        say(f"[{number}/{args.runs + has_perf}]{how} {boot.verdict} in {boot.seconds} s")
-        if boot.reason:
-            say(f"  {boot.reason}")
-    for note in notes:
+    results = campaign.run([step(number) for number in range(1, args.runs + 1 + has_perf)])
+    for note in results.notes:
         print(f"not measured: {note}")
     print("\n".join(summary(results)))
     for boot in results.boots:
@@ -265,7 +237,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=positive, default=RUNS, metavar="N", help=f"({RUNS})")
     parser.add_argument("--quick", action="store_true", help="short runs: to see it work")
     parser.add_argument("--no-perf", dest="perf", action="store_false", help="leave perf alone")
-    parser.add_argument("--out", type=output, metavar="FILE", help="(local/LOAD-RELEASE.json)")
+    add_out(parser, None, "local/LOAD-RELEASE.json")
 
 
 def command(args: argparse.Namespace, host: Host | None = None) -> int:
@@ -282,7 +254,7 @@ def command(args: argparse.Namespace, host: Host | None = None) -> int:
         raise Problem("only root can set up a load: try sudo")
     for program in load.programs:
         if not shutil.which(program, path=PATH):
-            raise Problem(f"no {program}, which {load.name} runs: {install(program, host)}")
+            raise Problem(f"no {program}, which {load.name} runs: {host.install(program)}")
     args.out = args.out or LOCAL / f"{load.name}-{platform.release()}.json"
     with tempfile.TemporaryDirectory(prefix="wq-load-") as temporary:
         return measure(args, host, Path(temporary))

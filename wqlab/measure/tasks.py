@@ -1,68 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is measured, by which boots, and what each boot has shown.
+"""What is measured, by which boots, and what each boot has shown."""
 
-Boots are stored one by one, so that a measurement that was interrupted goes on where it was.
-"""
-
-import json
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 from wqlab import results
-from wqlab.ground.files import write_whole
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.guests import vm
-from wqlab.guests.scenario import Scenario, format_pods, load_scenario
-from wqlab.results import Boot, Lock, Machine, ResultsError, Row, Run, Section, Verdict
+from wqlab.guests.scenario import Scenario, find_scenario, format_pods, load_scenario
+from wqlab.measure.campaign import Outcome, Step, blank, host, read
+from wqlab.measure.subjects import FLAVOUR, Subject
+from wqlab.results import Layout, Lock, Machine, ResultsError, Row, Run, Section
 from wqlab.results.module import MEASURED, rows_of, words
 
-T = TypeVar("T")
-
-LAYOUT = "smt-26x2"
-ICOUNT = "icount-1"
 COUNTED_BOOTS = 5
+WINDOW = 32  # more in flight than may be active, so that each that finishes lets another start
+# The columns of /proc/lock_stat, by the fields of Lock; times are in us there
 LOCK_COLUMNS = {
-    "acquisitions": "acquisitions",
-    "contentions": "contentions",
-    "acq_bounces": "acq-bounces",
-    "con_bounces": "con-bounces",
-}
-LOCK_TIMES = {
-    "hold_total_ns": "holdtime-total",
-    "hold_max_ns": "holdtime-max",
-    "wait_total_ns": "waittime-total",
-    "wait_max_ns": "waittime-max",
+    one.name: one.name.replace("_total_ns", "time-total").replace("_max_ns", "time-max")
+    for one in fields(Lock)
 }
 
 PARTS = ("layout", "icount", "locks", "time", "work", "limit", "nodes", "sizes", "native")
 TIMED = PARTS[2:]
 NODES = ("nodes-2x*", "nodes-4x*", "nodes-8*")
 SECTIONS: dict[str, Section] = {"icount": "icount", "locks": "locks", "sizes": "sizes"}
-
-
 NATIVE = ("cpu", "system")  # scopes: User Mode Linux has one node and no caches
-FLAVOUR = "bench"  # of kernels that are measured, if no other is asked for
-
-
-@dataclass(frozen=True)
-class Built:
-    """A kernel to measure, built in one or more flavours."""
-
-    described: results.Kernel
-    builds: dict[str, vm.Kernel]  # by flavour
-
-    @property
-    def name(self) -> str:
-        return self.described.name
-
-    def key(self, flavour: str) -> str:
-        """Of all that went into the build."""
-        return next(b.key or "" for b in self.described.builds if b.flavour == flavour)
 
 
 def flavour_of(part: str, flavour: str) -> str:
@@ -70,12 +38,11 @@ def flavour_of(part: str, flavour: str) -> str:
     return {"locks": "lockstat", "native": "native"}.get(part, flavour)
 
 
-def find_built(name: str, paths: list[Path]) -> Built:
-    """A kernel from the directories of its flavours."""
-    kernels = [vm.find_kernel(path) for path in paths]
-    described = results.kernel_of(name, kernels[0].release, paths)
-    flavours = (str(build.flavour) for build in described.builds)
-    return Built(described, dict(zip(flavours, kernels, strict=True)))
+def host_cpus() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+# --- the boots ---------------------------------------------------------------------------
 
 
 def largest(cpus: int, names: str) -> list[Scenario]:
@@ -100,11 +67,60 @@ def timed_nodes(cpus: int) -> list[Scenario]:
     return [found for names in NODES for found in largest(cpus, names)]
 
 
+def scenarios_of(part: str, cpus: int) -> list[Scenario]:
+    """The machines of a part, on a host with so many CPUs."""
+    fixed = {"layout": "smt-26x2", "icount": "icount-1"}
+    if part in fixed:
+        return [find_scenario(fixed[part])]
+    return timed_nodes(cpus) if part == "nodes" else [timed_scenario(cpus)]
+
+
+def runs_of(part: str, items: int, cpus: int) -> list[list[Run]]:
+    """What test_workqueue does in each boot of a part, on a machine with so many CPUs, each of
+    which is to queue so many items."""
+    # The first items after boot cost more than later ones, and have workers created.
+    few = max(items // 20, 1)
+    scopes: Run = {"scopes": list(MEASURED), "warmup": few}
+    burst: Run = {"mode": "burst", **scopes, "items": items, "window": WINDOW}
+    match part:
+        case "icount":
+            one: Run = {"mode": "serial", "threads": 1, "scopes": ["cache"]}
+            return [[{**one, "items": number, "warmup": few} for number in (few, few * 50)]]
+        case "locks":  # statistics of locks are slow, and counts need no more
+            one = {"items": max(items // 4, 1), "warmup": 0}
+            return [[{"mode": "serial", "scopes": [scope], **one} for scope in MEASURED]]
+        case "time":
+            many, each = {"items": items * cpus}, {"items": items}
+            sleep = {"items": few, "max_active": 16}
+            modes = {"serial": each, "burst": each, "fanout": many, "sleep": sleep, "chain": each}
+            return [[{"mode": mode, **scopes, **more} for mode, more in modes.items()]]
+        case "work":
+            numbers = {"burst": items, "fanout": items * cpus}
+            own: Run = {"work_ns": 1000}
+            return [[{"mode": m, **scopes, "items": n, **own} for m, n in numbers.items()]]
+        case "limit":
+            return [[{**burst, "max_active": 2}]]
+        case "nodes":
+            limits = sorted({2, 8, cpus, max(256, WINDOW * cpus)})
+            return [[{**burst, "max_active": limit}] for limit in limits]
+        case "native":
+            # for a time, as in some cases it can't be told how many items there is time for
+            own = {"scopes": list(NATIVE), "secs": 1, "warmup": max(few // 10, 1)}
+            runs: list[Run] = [{"mode": mode, **own} for mode in ("serial", "burst")]
+            runs += [{"mode": mode, **own, "work_ns": 1000} for mode in ("burst", "fanout")]
+            runs.append({"mode": "chain", **own})
+            return [[*runs, {"mode": "burst", **own, "window": WINDOW, "max_active": 2}]]
+        case "sizes":
+            own = {"scopes": ["cache_shard"], "warmup": few, "items": items}
+            return [[{"mode": mode, **own} for mode in ("serial", "burst")]]
+    return [[]]
+
+
 @dataclass(frozen=True, eq=False)
-class Task:
+class Trial:
     """One boot to be made."""
 
-    kernel: Built
+    kernel: Subject
     part: str
     flavour: str
     scenario: Scenario
@@ -114,130 +130,104 @@ class Task:
     size: int | None = None
 
     @property
-    def label(self) -> str:
-        size = "" if self.size is None else f", size {self.size}"
-        return f"{self.part} {self.kernel.name}{size}, boot {self.number}"
+    def build(self) -> vm.Kernel:
+        return self.kernel.builds[self.flavour]
 
-    def key(self, machine: Machine) -> str:
-        """The name under which the boot is stored: of all that it depends on."""
-        return "-".join(
-            [
-                self.part,
-                self.kernel.name,
-                results.short_id(
-                    machine.id,
-                    self.kernel.key(self.flavour),
-                    self.scenario,
-                    self.append,
-                    *map(words, self.runs),
-                ),
-                str(self.number),
-            ]
+    def step(self, its_host: Machine, out: Path) -> Step:
+        """The boot as a step of a campaign; files in `out`."""
+        key = results.short_id(
+            its_host.id,
+            self.kernel.key(self.flavour),
+            self.scenario,
+            self.append,
+            *map(words, self.runs),
         )
+        size = "" if self.size is None else f", size {self.size}"
+        return Step(
+            label=f"{self.part} {self.kernel.name}{size}, boot {self.number}",
+            kind=self.part,
+            host=its_host,
+            kernel=self.kernel.described,
+            make=partial(self.look, out)
+            if self.part == "layout"
+            else partial(self.boot, its_host, out),
+            key=f"{self.part}-{self.kernel.name}-{key}-{self.number}",
+        )
+
+    def boot(self, its_host: Machine, out: Path) -> Outcome:
+        """Measure."""
+        record = vm.boot(
+            self.build,
+            self.scenario,
+            "bench",
+            out,
+            append=self.append,
+            commands="".join(f"{words(run)}\n" for run in self.runs),
+        )
+        boot = blank(
+            its_host,
+            self.kernel.described,
+            SECTIONS.get(self.part, "time"),
+            self.runs,
+            self.number,
+            flavour=self.flavour,
+            scenario=self.scenario.name,
+            append=self.append,
+            size=self.size,
+        )
+        return read(
+            boot, record, lambda said: {"rows": rows_of_boot(said, self.runs, self.flavour)}
+        )
+
+    def look(self, out: Path) -> Outcome:
+        """At the pods of a large machine."""
+        wq_dump = self.build.path / "wq_dump.py"
+        record = vm.boot(
+            self.build, self.scenario, "pods", out, append=self.append, wq_dump=wq_dump
+        )
+        kernel, dump = self.kernel.described, record.dump
+        if record.verdict != "pass" or not dump:
+            why = f"{record.verdict}: {record.reason}"
+            note = f"no layout of {kernel.name}: {why}"
+            return Outcome([], record.seconds, why=why, notes=[note])
+        pods = {scope: format_pods(pods) for scope, pods in dump.pods.items()}
+        layout = Layout(kernel.id, self.scenario.name, dump.default, pods)
+        return Outcome([], record.seconds, [layout])
 
 
 def plan(
-    kernels: list[Built],
-    parts: list[str],
+    kernels: list[Subject],
+    parts: Sequence[str],
     *,
     boots: int,
     items: int,
-    sizes: list[int],
+    sizes: Sequence[int],
     cpus: int,
     flavour: str = FLAVOUR,
-) -> list[Task]:
+) -> Iterator[Trial]:
     """The boots in the order in which they are made: the first one of everything comes first."""
-    icount = load_scenario(ROOT / f"scenarios/{ICOUNT}.toml")
-    # The first items after boot cost more than later ones, and have workers created.
-    few = max(items // 20, 1)
-    all_scopes: Run = {"scopes": list(MEASURED), "warmup": few}
-    counted: list[Run] = [
-        {"mode": "serial", "threads": 1, "scopes": ["cache"], "items": number, "warmup": few}
-        for number in (few, few * 50)
-    ]
-    tasks: list[Task] = []
-
-    def add(
-        part: str,
-        scenario: Scenario,
-        runs: list[Run],
-        number: int,
-        size: int | None = None,
-    ) -> None:
-        of = flavour_of(part, flavour)
-        # Who goes first changes from boot to boot.
-        turn = (number - 1) % len(kernels)
-        for kernel in kernels[turn:] + kernels[:turn]:
-            if (size is not None and kernel.name == "stock") or of not in kernel.builds:
-                continue
-            append = scenario.append if size is None else f"workqueue.cache_shard_size={size}"
-            bare = replace(scenario, append="")
-            tasks.append(Task(kernel, part, of, bare, append, runs, number, size))
-
-    if "layout" in parts:
-        add("layout", load_scenario(ROOT / f"scenarios/{LAYOUT}.toml"), [], 1)
+    most = {"layout": 1, "icount": COUNTED_BOOTS}
     for number in range(1, boots + 1):
-        if "icount" in parts and number <= COUNTED_BOOTS:
-            add("icount", icount, counted, number)
-        if not set(TIMED) & set(parts):
-            continue
-        timed = timed_scenario(cpus)
-        if "locks" in parts:
-            # lock statistics are slow, and counts need no more
-            locked: list[Run] = [
-                {"mode": "serial", "scopes": [scope], "items": max(items // 4, 1), "warmup": 0}
-                for scope in MEASURED
-            ]
-            add("locks", timed, locked, number)
-        if "time" in parts:
-            runs: list[Run] = [
-                {"mode": mode, **all_scopes, "items": count, **more}
-                for mode, count, more in (
-                    ("serial", items, {}),
-                    ("burst", items, {}),
-                    ("fanout", items * timed.cpus, {}),
-                    ("sleep", few, {"max_active": 16}),
-                    ("chain", items, {}),
-                )
-            ]
-            add("time", timed, runs, number)
-        if "work" in parts:
-            runs = [
-                {"mode": mode, **all_scopes, "items": count, "work_ns": 1000}
-                for mode, count in (("burst", items), ("fanout", items * timed.cpus))
-            ]
-            add("work", timed, runs, number)
-        # more in flight than may be active, so that each one that finishes lets another start
-        window = 32
-        bursts: Run = {"mode": "burst", **all_scopes, "items": items, "window": window}
-        if "limit" in parts:
-            add("limit", timed, [{**bursts, "max_active": 2}], number)
-        if "nodes" in parts:
-            for nodes in timed_nodes(cpus):
-                for limit in sorted({2, 8, nodes.cpus, max(256, window * nodes.cpus)}):
-                    add("nodes", nodes, [{**bursts, "max_active": limit}], number)
-        if "native" in parts:
-            # for a time, as in some cases it can't be told how many items there is time for
-            own: Run = {"scopes": list(NATIVE), "secs": 1, "warmup": max(few // 10, 1)}
-            runs = [
-                {"mode": mode, **own, **more}
-                for mode, more in (
-                    ("serial", {}),
-                    ("burst", {}),
-                    ("burst", {"work_ns": 1000}),
-                    ("fanout", {"work_ns": 1000}),
-                    ("chain", {}),
-                    ("burst", {"window": window, "max_active": 2}),
-                )
-            ]
-            add("native", timed, runs, number)
-        for size in sizes if "sizes" in parts else []:
-            runs = [
-                {"mode": mode, "scopes": ["cache_shard"], "warmup": few, "items": items}
-                for mode in ("serial", "burst")
-            ]
-            add("sizes", timed, runs, number, size)
-    return tasks
+        # who goes first changes from boot to boot
+        turn = (number - 1) % len(kernels)
+        for part in (one for one in PARTS if one in parts and number <= most.get(one, boots)):
+            of = flavour_of(part, flavour)
+            its = [one for one in kernels[turn:] + kernels[:turn] if of in one.builds]
+            for scenario in scenarios_of(part, cpus):
+                bare = replace(scenario, append="")
+                for size in sizes if part == "sizes" else [None]:
+                    append = f"workqueue.cache_shard_size={size}" if size else scenario.append
+                    for runs in runs_of(part, items, scenario.cpus):
+                        for kernel in its:
+                            if not (size and kernel.name == "stock"):  # which has no shards
+                                yield Trial(kernel, part, of, bare, append, runs, number, size)
+
+
+def steps_of(trials: Sequence[Trial], out: Path) -> list[Step]:
+    """The boots as steps of a campaign, on this host; files in `out`."""
+    kinds = {(trial.scenario.name, trial.build.arch): trial for trial in trials}
+    hosts = {of: host(vm.emulation(one.build, one.scenario)) for of, one in kinds.items()}
+    return [one.step(hosts[one.scenario.name, one.build.arch], out) for one in trials]
 
 
 # --- what the guest has said -------------------------------------------------------------
@@ -257,9 +247,12 @@ def parse_lock_stat(lines: list[str]) -> dict[str, Lock]:
             continue
         numbers = dict(zip(columns, match[2].split(), strict=False))
         try:
+            figures = {key: numbers[said.replace("_", "-")] for key, said in LOCK_COLUMNS.items()}
             classes[match[1]] = Lock(
-                **{key: int(numbers[column]) for key, column in LOCK_COLUMNS.items()},
-                **{key: round(float(numbers[column]) * 1000) for key, column in LOCK_TIMES.items()},
+                **{
+                    key: round(float(number) * 1000) if key.endswith("_ns") else int(number)
+                    for key, number in figures.items()
+                }
             )
         except (KeyError, ValueError):
             raise ResultsError(f"not a line of /proc/lock_stat: {line.strip()}") from None
@@ -298,107 +291,3 @@ def rows_of_boot(lines: list[str], runs: list[Run], flavour: str) -> list[Row]:
     if all(row.missing for row in all_rows):
         raise ResultsError("the kernel has none of the scopes")
     return all_rows
-
-
-# --- making the boots --------------------------------------------------------------------
-
-
-def make_boot(task: Task, machine: Machine, out: Path) -> Boot:
-    """Make one boot and read it."""
-    record = vm.boot(
-        task.kernel.builds[task.flavour],
-        task.scenario,
-        "bench",
-        out,
-        append=task.append,
-        commands="".join(f"{words(run)}\n" for run in task.runs),
-    )
-    verdict, reason, rows = cast(Verdict, record.verdict), record.reason, list[Row]()
-    if verdict == "pass":
-        try:
-            rows = rows_of_boot(record.lines, task.runs, task.flavour)
-        except ResultsError as error:
-            verdict, reason = "fail", str(error)
-    return Boot(
-        machine=machine.id,
-        kernel=task.kernel.described.id,
-        section=SECTIONS.get(task.part, "time"),
-        flavour=task.flavour,
-        scenario=task.scenario.name,
-        append=task.append,
-        runs=task.runs,
-        number=task.number,
-        seconds=record.seconds,
-        verdict=verdict,
-        reason=reason,
-        qemu=results.qemu_line(record.command),
-        rows=rows,
-        size=task.size,
-    )
-
-
-@dataclass(frozen=True)
-class Look:
-    """A boot to look at the pods of a large machine."""
-
-    seconds: float
-    reason: str  # "" if there is a layout
-    layout: results.Layout | None
-
-    @property
-    def passed(self) -> bool:
-        return self.layout is not None
-
-    @property
-    def why(self) -> str:
-        return self.reason
-
-
-def make_look(task: Task, out: Path) -> Look:
-    kernel = task.kernel.builds[task.flavour]
-    record = vm.boot(
-        kernel,
-        task.scenario,
-        "pods",
-        out,
-        append=task.append,
-        wq_dump=kernel.path / "wq_dump.py",
-    )
-    if record.verdict != "pass" or not record.dump:
-        return Look(record.seconds, f"{record.verdict}: {record.reason}", None)
-    pods = {scope: format_pods(pods) for scope, pods in record.dump.pods.items()}
-    layout = results.Layout(task.kernel.described.id, task.scenario.name, record.dump.default, pods)
-    return Look(record.seconds, "", layout)
-
-
-@dataclass(frozen=True)
-class Store:
-    """Boots that passed, one file each; those that did not are made again."""
-
-    path: Path
-
-    def get(self, name: str, kind: type[T]) -> T | None:
-        file = self.path / f"{name}.json"
-        try:
-            return results.from_json(kind, file.read_text())
-        except OSError:
-            return None
-        except ResultsError:  # of an older form
-            file.unlink()
-            return None
-
-    def put(self, name: str, boot: Any) -> None:
-        write_whole(self.path / f"{name}.json", json.dumps(asdict(boot)) + "\n")
-
-
-def kept_for(task: Task, kept: Boot | Look) -> Boot | Look:
-    """Of the kernel as it is called now; that depends on all configurations it is built in."""
-    name = task.kernel.described.id
-    if isinstance(kept, Boot):
-        return replace(kept, kernel=name)
-    assert kept.layout  # a boot that has none is not kept
-    return replace(kept, layout=replace(kept.layout, kernel=name))
-
-
-def host_cpus() -> int:
-    return len(os.sched_getaffinity(0))

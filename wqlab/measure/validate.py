@@ -4,25 +4,23 @@
 Each table of results/published.toml is simulated: its machine, the series up to the patch that
 comes nearest, its number of producers and its shards. Printed are the published figures, the
 simulated ones and the error; and the same of the ratio between scopes, or between kernels, which
-is what a simulation is for.
-
-With --file, what an earlier run has stored is compared once more, and nothing is simulated.
+is what a simulation is for. The results are stored in build/validate.json.
 """
 
 import argparse
 import statistics
 from collections.abc import Mapping, Sequence
 
-from wqlab import results
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK, Problem
-from wqlab.ground.run import say
 from wqlab.ground.text import table
-from wqlab.kernels.options import add_base, existing, names, output
-from wqlab.measure.sim import SIZE, Task, add_costs, kernel, measure, results_of, said_costs
+from wqlab.kernels.obtain import obtain
+from wqlab.kernels.options import add_base
+from wqlab.measure.sim import SIZE, Simulation, add_costs, measure
 from wqlab.measure.sim.emulator import emulator
 from wqlab.measure.sim.published import Published, load_published
-from wqlab.results import Results, counted, load, samples
+from wqlab.measure.subjects import build_subject
+from wqlab.results import Results, Run, counted, samples
 
 ENOUGH = 0.25  # error of a ratio up to which it counts as predicted
 
@@ -96,16 +94,15 @@ def compare(
     return rows, near, total, wrong
 
 
-def lines(found: Results, tables: Mapping[str, Published], wanted: Sequence[str]) -> list[str]:
+def lines(found: Results, tables: Mapping[str, Published]) -> list[str]:
     """What is printed."""
-    rows, near, total, wrong = compare(found, tables, wanted)
+    rows, near, total, wrong = compare(found, tables, list(tables))
     if not rows:
         raise Problem("nothing in it is of a published table")
     head = ["published", "scope", "items/s", "simulated", "error", "ratio", "simulated", "error"]
     head += ["p50 ns", "simulated"]
     shown = table([head, *rows], [True, True, *[False] * 8])
-    for name in wanted:
-        one = tables[name]
+    for name, one in tables.items():
         to = f"the same in {one.to}" if one.to in tables else f"scope {one.to}"
         shown.append(f"  {name}: {one.producers} producers, {one.patches} patches; ratios to {to}")
         if one.note:
@@ -116,47 +113,23 @@ def lines(found: Results, tables: Mapping[str, Published], wanted: Sequence[str]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    known = load_published()
     add_base(parser)
-    parser.add_argument(
-        "--tables",
-        type=names(list(known)),
-        default=list(known),
-        metavar="NAME,...",
-        help=f"of {','.join(known)} (all)",
-    )
     add_costs(parser)
-    parser.add_argument("--file", type=existing, metavar="FILE", help="results of an earlier run")
-    parser.add_argument(
-        "--out",
-        type=output,
-        default=BUILD / "validate.json",
-        metavar="FILE",
-        help="(build/validate.json)",
-    )
 
 
-def tasks_of(args: argparse.Namespace, tables: Mapping[str, Published]) -> list[Task]:
-    from wqlab.kernels.obtain import obtain
-
+def simulations(args: argparse.Namespace, wanted: Sequence[Published]) -> list[Simulation]:
+    """One boot for each table."""
     source = obtain(args.base, args.ksrc)
-    wanted = [tables[name] for name in args.tables]
     kernels = {
-        patches: kernel("patched", source, patches)
+        patches: build_subject("patched", source, patches)
         for patches in dict.fromkeys(one.patches for one in wanted)
     }
+    about: Run = {"items": args.items, "warmup": args.warmup}
     return [
-        Task(
+        Simulation(
             kernels[one.patches],
             one.machine.changed(dict(args.cost)),
-            (
-                {
-                    "mode": "serial",
-                    "threads": one.producers,
-                    "items": args.items,
-                    "warmup": args.warmup,
-                },
-            ),
+            ({"mode": "serial", "threads": one.producers, **about},),
             tuple(one.items_per_sec),
             args.repeat,
             one.size,
@@ -167,14 +140,7 @@ def tasks_of(args: argparse.Namespace, tables: Mapping[str, Published]) -> list[
 
 def command(args: argparse.Namespace) -> int:
     tables = load_published()
-    if args.file:
-        print(*lines(load(args.file), tables, args.tables), sep="\n")
-        return OK
-    emulator()
-    tasks = tasks_of(args, tables)
-    said = f"wqlab validate --base {args.base.name} --tables {','.join(args.tables)}"
-    found = results_of(tasks, measure(tasks), said + said_costs(args), [])
-    results.save(found, args.out)
-    say(f"stored in {args.out}")
-    print(*lines(found, tables, args.tables), sep="\n")
+    emulator()  # there is one
+    found = measure(simulations(args, list(tables.values())), args.typed, BUILD / "validate.json")
+    print(*lines(found, tables), sep="\n")
     return OK

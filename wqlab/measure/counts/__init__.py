@@ -2,7 +2,7 @@
 """Count something in each kernel, in boots of its own.
 
   costs    what a work item costs: context switches, and on machines that have a clock for
-           them instructions; in loads of test_workqueue, without anything that is traced
+           them instructions; in runs of test_workqueue, without anything that is traced
   hotplug  what a change of the topology costs: instructions of the functions that follow it, at
            boot, when a CPU comes online and when shards are resized, on a machine with 512 CPUs;
            needs kernels with wqmany
@@ -14,7 +14,7 @@
   reclaim  how many items a rescuer gets done per second while no worker can be created, on two
            CPUs that share max_active=1, in one pool, two or two nodes; needs kernels with wqreclaim
   wakeups  what wakes up workers, and how often a pool->lock is held meanwhile, by a trace of
-           loads of test_workqueue and of the KUnit suite workqueue_wakeups; needs kernels of
+           runs of test_workqueue and of the KUnit suite workqueue_wakeups; needs kernels of
            flavour debug
   NAME     what a load of loads/ comes to in short form; needs kernels of flavour loads, or in
            simulated time simloads
@@ -27,18 +27,17 @@ Exit status: 0 done, 1 a boot did not pass or was not complete, 2 wrong usage.
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from wqlab import results
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK, Problem, Usage
-from wqlab.ground.run import Progress, say, side_by_side
 from wqlab.ground.text import plural
 from wqlab.guests import vm
 from wqlab.guests.scenario import Scenario, find_scenario
-from wqlab.kernels.options import checked, output, positive
+from wqlab.kernels.options import checked, positive
+from wqlab.measure.campaign import Campaign, Outcome, Step, add_out, blank, host, read
 from wqlab.measure.counts import calls
 from wqlab.measure.counts.costs import COSTS
 from wqlab.measure.counts.hotplug import HOTPLUG
@@ -52,7 +51,7 @@ from wqlab.measure.load import LOADS
 from wqlab.measure.sim.emulator import emulator
 from wqlab.measure.sim.machine import Machine, find_machine
 from wqlab.measure.sim.simulate import boot as simulated
-from wqlab.results import SCHEMA, Boot, Results
+from wqlab.results import Boot
 
 KINDS: dict[str, Kind] = {
     kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, RECLAIM, WAKEUPS)
@@ -61,66 +60,6 @@ KINDS |= {load.name: kind_of(load) for load in LOADS.values()}
 KINDS |= {
     f"{load.name}-simulated": simulated_kind_of(load) for load in LOADS.values() if load.simulated
 }
-
-
-@dataclass(frozen=True)
-class Task:
-    """One boot to be made."""
-
-    kind: Kind
-    kernel: vm.Kernel
-    described: results.Kernel
-    scenario: Scenario
-    machine: results.Machine
-    number: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.described.name} on {self.scenario.name}"
-
-    @property
-    def how(self) -> tuple[Callable[..., vm.Record], Scenario | Machine]:
-        """The function that boots it, and on what."""
-        if self.kind.simulated:
-            program, plugin = emulator("wqtime")
-            where = find_machine(self.scenario.name)
-            return partial(self.kind.boot or simulated, program=program, plugin=plugin), where
-        if self.kind.functions:
-            return partial(calls.boot, functions=self.kind.functions), self.scenario
-        return self.kind.boot or vm.boot, self.scenario
-
-    def boot(self) -> Boot:
-        kind, name = self.kind, f"{self.described.name}-{self.scenario.name}-{self.number}"
-        boot, where = self.how
-        record = boot(
-            self.kernel,
-            where,
-            kind.job,
-            BUILD / kind.section / name,
-            append=kind.append,
-            commands=kind.commands(self.scenario),
-            timeout=kind.slower * self.scenario.timeout,
-        )
-        found = Boot(
-            machine=self.machine.id,
-            kernel=self.described.id,
-            section=kind.section,
-            flavour=self.described.builds[0].flavour,
-            scenario=self.scenario.name,
-            append=" ".join(part for part in (self.scenario.append, kind.append) if part),
-            runs=[kind.run] if kind.run else [],
-            number=self.number,
-            seconds=record.seconds,
-            verdict=record.verdict,
-            reason=record.reason,
-            qemu=results.qemu_line(record.command),
-        )
-        if not found.passed:
-            return found
-        try:
-            return replace(found, counts=kind.counts(self.scenario, record.lines))
-        except Problem as problem:
-            return replace(found, verdict="fail", reason=str(problem))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -137,78 +76,86 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         type=checked(find_scenario),
         action="append",
-        metavar="MACHINE",
-        help="a machine of scenarios/, may be repeated (bench-2; for peaks, six of nodes-*)",
+        metavar="SCENARIO",
+        help="of scenarios/, may be repeated (bench-2; for peaks, six of nodes-*)",
     )
     parser.add_argument("--boots", type=positive, default=1, metavar="N", help="of each (1)")
-    parser.add_argument(
-        "--out", type=output, metavar="FILE", help="where to store results (build/KIND.json)"
-    )
+    add_out(parser, None, "build/KIND.json")
 
 
-def plan(args: argparse.Namespace) -> list[Task]:
-    """The boots in the order in which they are made, kernels in turn."""
-    kind = KINDS[args.kind]
-    names = Counter(name for name, _ in args.kernel)
+def check(kind: Kind, kernels: Sequence[tuple[str, vm.Kernel]]) -> None:
+    """Usage if a name is given twice, or a kernel lacks the module."""
+    names = Counter(name for name, _ in kernels)
     if twice := [name for name, number in names.items() if number > 1]:
         raise Usage(f"two kernels are called {twice[0]}: give each a name of its own")
-    for name, kernel in args.kernel:
+    for name, kernel in kernels:
         modules = [module.stem for module in kernel.modules]
         if kind.module and kind.module not in modules:
             raise Usage(f"{name} has no {kind.module}.ko: build it with --module {kind.module}")
+
+
+def boot(kind: Kind, kernel: vm.Kernel, scenario: Scenario, blank: Boot, name: str) -> Outcome:
+    """Boot once and count."""
+    boots: Callable[..., vm.Record] = kind.boot or vm.boot
+    where: Scenario | Machine = scenario
+    if kind.simulated:
+        boots, where = kind.boot or simulated, find_machine(scenario.name)
+    elif kind.functions:
+        boots = partial(calls.boot, functions=kind.functions)
+    record = boots(
+        kernel,
+        where,
+        kind.job,
+        BUILD / kind.section / name,
+        append=kind.append,
+        commands=kind.commands(scenario),
+        timeout=kind.slower * scenario.timeout,
+    )
+    return read(blank, record, lambda said: {"counts": kind.counts(scenario, said)})
+
+
+def emulation(kind: Kind, kernel: vm.Kernel, scenario: Scenario) -> str:
+    """What the guest runs on, as results have it."""
+    if kind.simulated:
+        return find_machine(scenario.name).emulation
+    return vm.emulation(kernel, scenario, emulator("wqcount")[0] if kind.functions else None)
+
+
+def plan(kind: Kind, args: argparse.Namespace) -> list[Step]:
+    """The boots in the order in which they are made, kernels in turn."""
     described = {
         name: results.kernel_of(name, kernel.release, [kernel.path]) for name, kernel in args.kernel
     }
-    scenarios = args.scenario or [find_scenario(name) for name in kind.machines]
-    first = args.kernel[0][1]
-    program = calls.program() if kind.functions else None
-    emulated = (
-        {scenario.name: find_machine(scenario.name).emulation for scenario in scenarios}
-        if kind.simulated
-        else {scenario.name: vm.emulation(first, scenario, program) for scenario in scenarios}
-    )
-    machines = {name: results.this_machine(how) for name, how in emulated.items()}
-    return [
-        Task(kind, kernel, described[name], scenario, machines[scenario.name], number)
-        for scenario in scenarios
-        for number in range(1, args.boots + 1)
-        for name, kernel in args.kernel
-    ]
-
-
-def boots(tasks: list[Task]) -> Iterator[Boot]:
-    """The boots as they are done, with progress."""
-    at_once = tasks[0].kind.at_once
-    progress = Progress([task.kind.section for task in tasks], at_once)
-    for task, boot in side_by_side(Task.boot, tasks, at_once):
-        step = progress.step(task.kind.section, boot.seconds or 0, boot.passed)
-        how = "pass" if boot.passed else boot.why
-        say(f"{step} {task.label}: {how} in {boot.seconds} s{progress.left()}")
-        yield boot
+    steps = []
+    for scenario in args.scenario or [find_scenario(name) for name in kind.machines]:
+        its_host = host(emulation(kind, args.kernel[0][1], scenario))
+        for number in range(1, args.boots + 1):
+            for name, kernel in args.kernel:
+                about = described[name]
+                empty = blank(
+                    its_host,
+                    about,
+                    kind.section,
+                    [kind.run] if kind.run else [],
+                    number,
+                    flavour=about.builds[0].flavour,
+                    scenario=scenario.name,
+                    append=" ".join(part for part in (scenario.append, kind.append) if part),
+                )
+                out = f"{name}-{scenario.name}-{number}"
+                make = partial(boot, kind, kernel, scenario, empty, out)
+                label = f"{name} on {scenario.name}"
+                steps.append(Step(label, kind.section, its_host, about, make))
+    return steps
 
 
 def command(args: argparse.Namespace) -> int:
-    out = args.out or BUILD / f"{args.kind}.json"
-    tasks = plan(args)
-    words = [f"--kernel={name}=..." for name, _ in args.kernel]
-    words += [f"--scenario={scenario.name}" for scenario in args.scenario or ()]
-    found = Results(
-        SCHEMA,
-        [results.made(" ".join(["wqlab counts", args.kind, *words, f"--boots={args.boots}"]))],
-        list({task.machine.id: task.machine for task in tasks}.values()),
-        list({task.described.id: task.described for task in tasks}.values()),
-        [],
-    )
-    try:
-        for boot in boots(tasks):
-            found = replace(found, boots=[*found.boots, boot])
-            results.save(found, out)
-    finally:
-        if found.boots:
-            results.save(found, out)  # which may have been what was interrupted
-            say(f"{len(found.boots)} of {plural(len(tasks), 'boot')} stored in {out}")
+    kind = KINDS[args.kind]
+    check(kind, args.kernel)
+    campaign = Campaign(args.typed, args.out or BUILD / f"{args.kind}.json")
+    found = campaign.run(plan(kind, args), kind.at_once)
     if failed := list(found.not_passed()):
-        raise Problem(f"{len(failed)} of {plural(len(tasks), 'boot')} did not pass")
+        raise Problem(f"{len(failed)} of {plural(len(found.boots), 'boot')} did not pass")
     from wqlab.report import terminal  # needs numpy
 
     print(terminal.text(found))

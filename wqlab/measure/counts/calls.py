@@ -11,7 +11,7 @@ from wqlab.ground.problem import Problem
 from wqlab.guests import vm
 from wqlab.guests.scenario import Scenario
 from wqlab.guests.vm import Kernel, Record
-from wqlab.measure.sim.emulator import ACCEL, emulator, with_plugin
+from wqlab.measure.sim.emulator import ACCEL, with_plugin
 from wqlab.measure.sim.simulate import Symbols
 
 FREED = "free_initmem"  # frees the code that ran at boot
@@ -24,10 +24,6 @@ class Call:
     function: str
     cpu: int
     instructions: int
-
-
-def program() -> Path:
-    return emulator("wqcount")[0]
 
 
 def calls(lines: Iterable[str]) -> list[Call]:
@@ -55,7 +51,7 @@ def boot(
     symbols.write_text("".join(f"{name} {start:x} {end:x}\n" for name, start, end in known))
     counts.unlink(missing_ok=True)
     arguments = {"symbols": symbols, "forget": f"{at[FREED][0]:x}", "out": counts}
-    qemu = with_plugin(*emulator("wqcount"), arguments)
+    qemu = with_plugin("wqcount", arguments)
     record = vm.boot(kernel, scenario, job, out, accel=ACCEL, emulator=qemu, **more)
     said = counts.read_text().splitlines() if counts.is_file() else []
     return replace(record, lines=[*record.lines, *said])

@@ -13,7 +13,7 @@ from wqlab.measure.counts.kind import Kind
 from wqlab.results import Count, Number, ResultsError, Run
 from wqlab.results.module import parse_words, rows_of, words
 
-# Loads of guest/jobs/wakeups, with more items.
+# The runs of guest/jobs/wakeups, with more items.
 LOADS = {
     "serial": parse_words("mode=serial scopes=cache wq_items=20000 warmup=0"),
     "burst": parse_words("mode=burst window=16 scopes=cache wq_items=20000 warmup=0"),

@@ -18,7 +18,7 @@ SIZE = "/sys/module/workqueue/parameters/cache_shard_size"
 
 
 @dataclass(frozen=True)
-class Step:
+class Write:
     """A write, and the function that it has called."""
 
     load: str
@@ -31,11 +31,11 @@ class Step:
         return f"put {self.file} {self.value}"
 
 
-def online(load: str, cpu: int, value: int = 1) -> Step:
-    return Step(load, ONLINE if value else "", f"/sys/devices/system/cpu/cpu{cpu}/online", value)
+def online(load: str, cpu: int, value: int = 1) -> Write:
+    return Write(load, ONLINE if value else "", f"/sys/devices/system/cpu/cpu{cpu}/online", value)
 
 
-def steps(scenario: Scenario) -> dict[int, tuple[Step, ...]]:
+def writes(scenario: Scenario) -> dict[int, tuple[Write, ...]]:
     """By how many more workqueues there are. The CPUs of the first node are online but for the
     second thread of each core."""
     other = min(scenario.nodes[1])
@@ -46,35 +46,35 @@ def steps(scenario: Scenario) -> dict[int, tuple[Step, ...]]:
             online("", other, 0),
             online(AGAIN, other),
         ),
-        1000: (Step("resize, 1000 workqueues", RESIZE, SIZE, 4),),
+        1000: (Write("resize, 1000 workqueues", RESIZE, SIZE, 4),),
     }
 
 
 def commands(scenario: Scenario) -> str:
     """The input of guest/jobs/topology."""
     asked = (
-        [f"many {number}", *(step.command for step in its)]
-        for number, its in steps(scenario).items()
+        [f"many {number}", *(write.command for write in its)]
+        for number, its in writes(scenario).items()
     )
     return "".join(f"{line}\n" for lines in asked for line in lines)
 
 
 def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
-    """Without the steps for which the kernel has no file."""
+    """Without the writes for which the kernel has no file."""
     made = [
-        step
-        for its in steps(scenario).values()
-        for step in its
-        if step.function and f"no {step.file}" not in lines
+        write
+        for its in writes(scenario).values()
+        for write in its
+        if write.function and f"no {write.file}" not in lines
     ]
     found = calls(lines)
     names = [call.function for call in found]
     if BOOT not in names:
         raise Problem(f"no call of {BOOT} was counted")
     late = found[names.index(BOOT) :]
-    if [call.function for call in late] != [BOOT, *(step.function for step in made)]:
+    if [call.function for call in late] != [BOOT, *(write.function for write in made)]:
         raise Problem(f"other calls were counted: {', '.join(call.function for call in late)}")
-    loads = ["boot", *(step.load for step in made)]
+    loads = ["boot", *(write.load for write in made)]
     return [
         Count({"load": load}, {"instructions_per_call": call.instructions})
         for load, call in zip(loads, late, strict=True)

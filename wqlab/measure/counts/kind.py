@@ -19,12 +19,11 @@ class Kind:
     commands: Callable[[Scenario], str]  # the job's input
     counts: Callable[[Scenario, list[str]], list[Count]]  # of what it prints, or Problem
     append: str = ""  # boot parameters
-    module: str = "test_workqueue"  # that the job loads; "" for none
+    module: str = "test_workqueue"  # that the job inserts; "" for none
     slower: int = 1  # the scenario's timeout, times this
     simulated: bool = False  # in simulated time, on machines that machines/ has too
-    functions: tuple[
-        str, ...
-    ] = ()  # of the kernel: counts() also gets lines of wqlab.measure.counts.calls
+    # of the kernel: counts() also gets lines of wqlab.measure.counts.calls
+    functions: tuple[str, ...] = ()
     boot: Callable[..., Record] | None = None  # if not wqlab.guests.vm.boot
     run: Run | None = None  # what the job runs, where that is one thing
     at_once: int = 1  # boots; more than one only where time does not matter

@@ -42,7 +42,7 @@ SERVER = ("nfs-kernel-server", "nfs-common", "libkeyutils1", "libwrap0")
 def server() -> tuple[apt.Apt, tuple[str, ...]]:
     """The NFS server's packages, to be unpacked: installed, they would start one."""
     if not shutil.which("apt-get"):
-        raise Skipped("this machine has no apt to get an NFS server for the guest with")
+        raise Skipped("this host has no apt to get an NFS server for the guest with")
     return apt.Apt(), SERVER
 
 
@@ -71,7 +71,7 @@ def parameters(load: Load) -> Run:
 def files_of(kernel: vm.Kernel, loads: Sequence[Load]) -> dict[str, bytes]:
     """What the loads need in a guest, by the paths there."""
     if kernel.arch.foreign:
-        raise Skipped(f"loads: the programs of this machine are not for {kernel.arch.name}")
+        raise Skipped(f"loads: the programs of this host are not for {kernel.arch.name}")
     files = programs({name for load in loads for name in load.programs}) | FILES
     return files | {f"loads/{path.name}": path.read_bytes() for path in FOLDER.iterdir()}
 

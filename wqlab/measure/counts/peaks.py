@@ -31,8 +31,8 @@ LIMITS = (
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of test_workqueue."""
+class Limited:
+    """One run of test_workqueue with a max_active."""
 
     max_active: int
     issuers: str  # "all CPUs", "one node" or "last node"
@@ -77,7 +77,7 @@ class Cell:
         }
 
 
-def cells(scenario: Scenario) -> Iterator[Cell]:
+def cases(scenario: Scenario) -> Iterator[Limited]:
     """Those of one machine; on a single node all issuers are on it."""
     nodes = [cpus for cpus in scenario.nodes if cpus]
     issuers = {"all CPUs": frozenset(range(scenario.cpus))}
@@ -87,37 +87,37 @@ def cells(scenario: Scenario) -> Iterator[Cell]:
         for name, cpus in issuers.items():
             for scope in SCOPES:
                 window = -(-items // len(cpus))
-                yield Cell(max_active, name, cpus, scope, window, sleep_ms)
+                yield Limited(max_active, name, cpus, scope, window, sleep_ms)
 
 
 def commands(scenario: Scenario) -> str:
     """The input of guest/jobs/maxactive."""
-    return "".join(f"{cell.command}\n" for cell in cells(scenario))
+    return "".join(f"{case.command}\n" for case in cases(scenario))
 
 
-def peaks(scenario: Scenario, lines: list[str]) -> dict[Cell, int]:
+def peaks(scenario: Scenario, lines: list[str]) -> dict[Limited, int]:
     """What the job has printed. Each item must have run once."""
     answers = sections(lines)
     found = {}
-    for cell in cells(scenario):
+    for case in cases(scenario):
         said = [
             line.removeprefix("kernel ")
-            for line in answers.get(cell.command, [])
+            for line in answers.get(case.command, [])
             if line.startswith(f"kernel {PREFIX}scope=")
         ]
         if len(said) != 1:
-            raise ResultsError(f"{len(said)} results, not 1, for: {cell.command}")
-        (row,) = rows_of(cell.run, said)
-        if row.values.get("max_active") != cell.max_active:
+            raise ResultsError(f"{len(said)} results, not 1, for: {case.command}")
+        (row,) = rows_of(case.run, said)
+        if row.values.get("max_active") != case.max_active:
             raise ResultsError(f"the workqueue has another max_active: {said[0]}")
-        found[cell] = row.values["running_peak"]
+        found[case] = row.values["running_peak"]
     return found
 
 
 def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
     return [
-        Count(cell.labels, {"wanted": cell.wanted, "peak": peak}, cell.run)
-        for cell, peak in peaks(scenario, lines).items()
+        Count(case.labels, {"wanted": case.wanted, "peak": peak}, case.run)
+        for case, peak in peaks(scenario, lines).items()
     ]
 
 

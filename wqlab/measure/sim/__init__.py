@@ -11,162 +11,114 @@ build/sim until something that it depends on changes.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 from wqlab import results
 from wqlab.ground.files import remove
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK, Usage
-from wqlab.ground.run import CORES, Progress, say, side_by_side
-from wqlab.ground.text import plural
-from wqlab.kernels.build import build, check_patches
-from wqlab.kernels.options import add_base, checked, names, numbers, output, positive
-from wqlab.kernels.source import Source
-from wqlab.measure.bench import add_kernels, sources
+from wqlab.ground.run import CORES
+from wqlab.kernels.build import check_patches
+from wqlab.kernels.options import add_base, checked, names, numbers, positive
+from wqlab.measure.campaign import Campaign, Outcome, Step, add_out, blank, host
 from wqlab.measure.sim.emulator import emulator
 from wqlab.measure.sim.machine import COSTS, Machine, find_machine
 from wqlab.measure.sim.sensitivity import lines as sensitivity
 from wqlab.measure.sim.sensitivity import variants
 from wqlab.measure.sim.simulate import Measured, counts, simulate
-from wqlab.measure.tasks import Built, Store, find_built
-from wqlab.results import SCHEMA, Boot, Results, Run
+from wqlab.measure.subjects import FLAVOUR, Subject, add_kernels, build_subject, sources
+from wqlab.results import Boot, Results, Run
 from wqlab.results.module import MEASURED, MODES, parse_words, words
 
-FLAVOUR = "bench"
 ITEMS, WARMUP, REPEAT = 60, 20, 3
 SIZE = "workqueue.cache_shard_size"
 
 
-def host(machine: Machine) -> results.Machine:
-    """What is simulated, as the machine that it runs on."""
-    return results.this_machine(machine.emulation)
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """One boot of a kernel on a machine, and what test_workqueue does in it: each of `asked` in each
+    scope, that `repeat` times."""
 
-
-@dataclass(frozen=True)
-class Task:
-    """One boot of a kernel on a machine, and the loads of the module that it makes: each of
-    `loads` in each scope, that `repeat` times."""
-
-    kernel: Built
+    kernel: Subject
     machine: Machine
-    loads: tuple[Run, ...]  # without a scope
+    asked: tuple[Run, ...]  # without a scope
     scopes: tuple[str, ...]
     repeat: int
     size: int | None = None  # cores per shard
-    append: str = ""
 
     @property
-    def label(self) -> str:
-        size = f", size {self.size}" if self.size else ""
-        return f"{self.kernel.name} on {self.machine.name}{size}"
-
-    @property
-    def parameters(self) -> str:
-        """Those of the boot."""
-        return " ".join(filter(None, [f"{SIZE}={self.size}" if self.size else "", self.append]))
+    def append(self) -> str:
+        return f"{SIZE}={self.size}" if self.size else ""
 
     @property
     def runs(self) -> list[Run]:
         """In the order in which they are made."""
-        return [
-            load | {"scopes": [scope]}
-            for _ in range(self.repeat)
-            for load in self.loads
-            for scope in self.scopes
-        ]
+        each = product(range(self.repeat), self.asked, self.scopes)
+        return [run | {"scopes": [scope]} for _, run, scope in each]
 
-    @property
-    def host(self) -> results.Machine:
-        return host(self.machine)
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """What one boot has given, as it is kept."""
-
-    boots: list[Boot]
-
-
-def boots_of(task: Task, measured: list[Measured], qemu: str) -> list[Boot]:
-    """Each repetition of a load as two boots: its rows, and what was counted."""
-    number_of_scopes, each = len(task.scopes), len(task.scopes) * len(task.loads)
-    boots = []
-    for number, (i, load) in product(range(task.repeat), enumerate(task.loads)):
-        first = number * each + i * number_of_scopes
-        part = measured[first : first + number_of_scopes]
-        timed = Boot(
-            machine=task.host.id,
-            kernel=task.kernel.described.id,
-            section="sizes" if task.size else "time",
-            flavour=FLAVOUR,
-            scenario=task.machine.scenario.name,
-            append=task.parameters,
-            runs=[load | {"scopes": [scope]} for scope in task.scopes],
-            number=number + 1,
-            seconds=None,
-            verdict="pass",
-            reason="",
-            qemu=qemu,
-            rows=[one.row for one in part],
-            size=task.size,
-        )
-        found = [count for one in part if not one.row.missing for count in counts(one)]
-        boots += [timed, replace(timed, section="sim", rows=[], counts=found, size=None)]
-    return boots
-
-
-def measure(tasks: list[Task]) -> list[Boot]:
-    """What the tasks give, of those that were not made before by the same QEMU."""
-    program, plugin = emulator()
-    store = Store(BUILD / "sim/boots")
-    keys = [
-        f"{task.machine.name}-{task.kernel.name}-"
-        + results.short_id(
-            task.host.id,
-            task.kernel.key(FLAVOUR),
-            task.machine.scenario,
-            task.parameters,
+    def step(self, plugin: Path) -> Step:
+        its_host = host(self.machine.emulation)
+        size = f", size {self.size}" if self.size else ""
+        key = results.short_id(
+            its_host.id,
+            self.kernel.key(FLAVOUR),
+            self.machine.scenario,
+            self.append,
             plugin.parent.name,
             plugin.name,
-            *map(words, task.runs),
+            *map(words, self.runs),
         )
-        for task in tasks
-    ]
-    done = {key: kept for key in keys if (kept := store.get(key, Simulated))}
-    if done:
-        say(f"{len(done)} of {plural(len(tasks), 'boot')} are kept from before")
-    missing = {key: task for key, task in zip(keys, tasks, strict=True) if key not in done}
-    progress = Progress([task.machine.name for task in missing.values()], CORES)
+        key = f"{self.machine.name}-{self.kernel.name}-{key}"
+        return Step(
+            label=f"{self.kernel.name} on {self.machine.name}{size}",
+            kind=self.machine.name,
+            host=its_host,
+            kernel=self.kernel.described,
+            make=lambda: self.make(BUILD / "sim/now" / key),
+            key=key,
+        )
 
-    def boot(key: str) -> tuple[Simulated, float]:
-        task, out = missing[key], BUILD / "sim/now" / key
-        kernel = task.kernel.builds[FLAVOUR]
-        measured, record = simulate(
-            kernel, task.machine, task.runs, out, program, plugin, task.parameters
-        )
-        made = boots_of(task, measured, results.qemu_line(record.command))
+    def make(self, out: Path) -> Outcome:
+        kernel = self.kernel.builds[FLAVOUR]
+        measured, record = simulate(kernel, self.machine, self.runs, out, self.append)
+        boots = self.boots(measured, results.qemu_line(record.command))
         remove(out)
-        return Simulated(made), record.seconds
+        return Outcome(boots, record.seconds)
 
+    def boots(self, measured: list[Measured], qemu: str) -> list[Boot]:
+        """Each repetition of a run as two boots: its rows, and what was counted."""
+        boots, rest = [], iter(measured)
+        for number, run in product(range(1, self.repeat + 1), self.asked):
+            part = [next(rest) for _ in self.scopes]
+            timed = blank(
+                host(self.machine.emulation),
+                self.kernel.described,
+                "sizes" if self.size else "time",
+                [run | {"scopes": [scope]} for scope in self.scopes],
+                number,
+                flavour=FLAVOUR,
+                scenario=self.machine.scenario.name,
+                append=self.append,
+                qemu=qemu,
+                rows=[one.row for one in part],
+                size=self.size,
+            )
+            found = [count for one in part if not one.row.missing for count in counts(one)]
+            boots += [timed, replace(timed, section="sim", rows=[], counts=found, size=None)]
+        return boots
+
+
+def measure(
+    simulations: Sequence[Simulation], command: str, out: Path, notes: Sequence[str] = ()
+) -> Results:
+    """What they give, saved in `out`; those that the same QEMU has made before are kept."""
+    _, plugin = emulator()
+    campaign = Campaign(command, out, notes, keep=BUILD / "sim/boots")
     # figures do not depend on what runs beside them
-    for key, (made, seconds) in side_by_side(boot, missing):
-        done[key] = made
-        store.put(key, made)
-        step = progress.step(missing[key].machine.name, seconds)
-        say(f"{step} {missing[key].label}: {seconds:.0f} s{progress.left()}")
-    return [
-        replace(boot, kernel=task.kernel.described.id)
-        for key, task in zip(keys, tasks, strict=True)
-        for boot in done[key].boots
-    ]
-
-
-def results_of(tasks: list[Task], boots: list[Boot], said: str, notes: list[str]) -> Results:
-    hosts = {task.host.id: task.host for task in tasks}
-    kernels = {task.kernel.described.id: task.kernel.described for task in tasks}
-    made = [results.made(said)]
-    return Results(SCHEMA, made, [*hosts.values()], [*kernels.values()], boots, [], notes)
+    return campaign.run([one.step(plugin) for one in simulations], CORES)
 
 
 def cost(text: str) -> tuple[str, float]:
@@ -197,12 +149,6 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=NS",
         help="in place of the machine's; may be repeated",
     )
-
-
-def said_costs(args: argparse.Namespace) -> str:
-    """The options of add_costs(), as they are repeated in a file of results."""
-    said = f" --items {args.items} --warmup {args.warmup} --repeat {args.repeat}"
-    return said + "".join(f" --cost {name}={value:g}" for name, value in args.cost)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -245,7 +191,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=checked(parse_words),
         action="append",
         metavar="NAME=VALUE...",
-        help="more parameters of test_workqueue; may be repeated, for a load each",
+        help="more parameters of test_workqueue; may be repeated, for a run each",
     )
     add_costs(parser)
     parser.add_argument(
@@ -255,26 +201,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help="also halve and double each of these costs, and show which comparisons that changes",
     )
-    parser.add_argument("--append", default="", metavar="STR", help="more boot parameters")
-    parser.add_argument(
-        "--out", type=output, default=BUILD / "sim.json", metavar="FILE", help="(build/sim.json)"
-    )
-
-
-def said(args: argparse.Namespace) -> str:
-    text = f"wqlab sim --base {args.base.name} --machine {args.machine.name} --mode {args.mode}"
-    text += f" --kernels {','.join(args.kernels)} --scopes {','.join(args.scopes)}"
-    text += said_costs(args)
-    for name in ("cores", "sizes", "vary"):
-        if values := getattr(args, name):
-            text += f" --{name} {','.join(map(str, values))}"
-    text += "".join(f" --words '{words(run)}'" for run in args.words or ())
-    text += f" --patches {args.patches}" if args.patches else ""
-    return text + (f" --append '{args.append}'" if args.append else "")
-
-
-def kernel(name: str, source: Source, patches: int | None) -> Built:
-    return find_built(name, [build(source, FLAVOUR, patches=patches, modules=["test_workqueue"])])
+    add_out(parser, BUILD / "sim.json", "build/sim.json")
 
 
 def command(args: argparse.Namespace) -> int:
@@ -287,31 +214,29 @@ def command(args: argparse.Namespace) -> int:
         raise Usage("--vary is for one number of cores, without --sizes and --words")
     varied = variants(machines[0], args.vary)
     machines = [*varied.values()] if args.vary else machines
-    emulator()
+    emulator()  # there is one
     notes: list[str] = []
     kernels = [
-        kernel(name, source, args.patches if patches is None else 0)
+        build_subject(name, source, args.patches if patches is None else 0)
         for name, (source, patches) in sources(args, notes).items()
     ]
 
-    def loads(machine: Machine) -> tuple[Run, ...]:
+    def asked(machine: Machine) -> tuple[Run, ...]:
         threads = 1 if args.mode == "fanout" else machine.scenario.cpus
         one: Run = {"mode": args.mode, "threads": threads}
         one |= {"items": args.items, "warmup": args.warmup}
         return tuple(one | more for more in args.words or [{}])
 
-    tasks = [
-        Task(one, its, loads(its), tuple(args.scopes), args.repeat, size, args.append)
+    simulations = [
+        Simulation(one, its, asked(its), tuple(args.scopes), args.repeat, size)
         for its in machines
         for size in args.sizes or [None]
         for one in kernels
         if not (size and one.name == "stock")  # which has no shards
     ]
-    found = results_of(tasks, measure(tasks), said(args), notes)
-    results.save(found, args.out)
-    say(f"stored in {args.out}")
+    found = measure(simulations, args.typed, args.out, notes)
     if args.vary:
-        hosts = {name: host(its).id for name, its in varied.items()}
+        hosts = {name: host(its.emulation).id for name, its in varied.items()}
         print(*sensitivity(found, hosts, args.scopes), sep="\n")
     else:
         write_report([args.out], BUILD / "report")

@@ -140,8 +140,10 @@ def emulator(name: str = "wqtime") -> tuple[Path, Path]:
         return result / PROGRAM, plugin
 
 
-def with_plugin(program: Path, plugin: Path, arguments: Mapping[str, object]) -> Emulator:
-    """For vm.boot(), where with -icount the same input gives the same run."""
+def with_plugin(name: str, arguments: Mapping[str, object]) -> Emulator:
+    """That QEMU with the plugin sim/NAME.c, for vm.boot(), where with -icount the same input gives
+    the same run."""
+    program, plugin = emulator(name)
     options = ["-rtc", "base=2024-11-17,clock=vm", "-seed", "1"]
     options += [word for rom in ROMS for word in ("-L", str(rom))]
     options += ["-plugin", ",".join([str(plugin), *(f"{k}={v}" for k, v in arguments.items())])]

@@ -208,8 +208,6 @@ def boot(
     job: str,
     out: Path,
     *,
-    program: Path,
-    plugin: Path,
     count: tuple[int, int] = (1, 1),
     append: str = "",
     has: Sequence[str] = (),
@@ -229,7 +227,7 @@ def boot(
         "count": f"{count[0]}:{count[1]}",
         "start": START_NS,
     }
-    qemu = with_plugin(program, plugin, arguments)
+    qemu = with_plugin("wqtime", arguments)
     # a leaf of CPUID that does not exist reads as the last one, and QEMU's leaf 0x1f, the last
     # one with several dies, fails an assertion if ECX is large
     options = ["-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20"]
@@ -252,8 +250,6 @@ def simulate(
     machine: Machine,
     asked: list[Run],
     out: Path,
-    program: Path,
-    plugin: Path,
     append: str = "",
     on_line: Callable[[str], None] = lambda line: None,
 ) -> tuple[list[Measured], Record]:
@@ -264,8 +260,6 @@ def simulate(
         machine,
         "sim",
         out,
-        program=program,
-        plugin=plugin,
         count=counted(**{key: int(str(asked[0][key])) for key in ("threads", "items", "warmup")}),
         append=append,
         commands="".join(f"{words(run)}\n" for run in asked),
