@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from wqlab.ground.places import CACHE, ROOT
-from wqlab.kernels.bases import base_names, default_base, series_names
+from wqlab.kernels.bases import base_names, series_names
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,6 @@ from wqlab.kernels.bases import base_names, default_base, series_names
         ('echo "$ROOT"', str(ROOT)),
         ("list_bases", "\n".join(base_names())),
         ("list_series", "\n".join(series_names())),
-        ("default_base", default_base()),
     ],
 )
 def test_one_value(words: str, value: str) -> None:

@@ -5,61 +5,53 @@ import functools
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem, Usage
 from wqlab.ground.run import check, run
 
-SETTINGS = {
-    "core.attributesFile": "/dev/null",
-    "core.excludesFile": "/dev/null",
-    "core.fsmonitor": "false",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-}
+AM_LIMIT = 1800.0  # seconds
 WHO = "unbound-workqueue"
-WHEN = "2024-11-17T00:00:00+00:00"
 
 
 @functools.cache
 def git_env() -> dict[str, str]:
-    """An environment where git reads no configuration but a repository's own, the settings above
-    win over that one, and every commit has the same author, committer and date, so that commit
-    ids can be reproduced and no identity is needed."""
-    # The user's leave to read trees that belong to somebody else stays.
-    dirs = run(["git", "config", "--get-all", "safe.directory"], limit=20).output.splitlines()
-    settings = [*SETTINGS.items(), *(("safe.directory", path) for path in dirs)]
+    """An environment where git reads no configuration but a repository's own, settings win over
+    that one, and every commit has the same author, committer and date, so that commit ids can be
+    reproduced and no identity is needed. It is that of git_env in scripts/common.sh, where the
+    author is who a patch names."""
+    script = '. "$1/scripts/common.sh"; git_env; env -0'
+    said = check(
+        ["bash", "-c", script, "git_env", str(ROOT)],
+        wrong="git's environment cannot be told",
+        limit=20,
+        stderr=False,
+    )
+    found = dict(line.split("=", 1) for line in said.split("\0") if line.startswith("GIT_"))
+    for what in ("NAME", "EMAIL", "DATE"):
+        found[f"GIT_AUTHOR_{what}"] = found[f"GIT_COMMITTER_{what}"]
     env = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
-    for number, (name, text) in enumerate(settings):
-        env |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": text}
-    return env | {
-        "LC_ALL": "C",
-        "GIT_CONFIG_COUNT": str(len(settings)),
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_AUTHOR_NAME": WHO,
-        "GIT_AUTHOR_EMAIL": f"{WHO}@localhost",
-        "GIT_AUTHOR_DATE": WHEN,
-        "GIT_COMMITTER_NAME": WHO,
-        "GIT_COMMITTER_EMAIL": f"{WHO}@localhost",
-        "GIT_COMMITTER_DATE": WHEN,
-    }
+    return env | found | {"LC_ALL": "C"}
 
 
 def git(
-    tree: Path, *words: str | Path, wrong: str = "", limit: float = 120, label: str = ""
+    tree: Path,
+    *words: str | Path,
+    wrong: str = "",
+    limit: float = 120,
+    label: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> str:
-    """What git says, where it must succeed."""
+    """What git says, where it must succeed. `more` goes into its environment."""
     return check(
         ["git", "-C", tree, *words],
         wrong=wrong or f"git {words[0]} failed in {tree}",
         limit=limit,
         label=label,
-        env=git_env(),
+        env={**git_env(), **(more or {})},
     ).strip()
 
 
@@ -67,6 +59,29 @@ def asked(tree: Path, *words: str) -> str:
     """What git says; "" where it fails."""
     done = run(["git", "-C", tree, *words], limit=120, env=git_env())
     return "" if done.status else done.output.strip()
+
+
+@contextmanager
+def own_index(tree: Path, commit: str) -> Iterator[dict[str, str]]:
+    """An index beside the tree's own, as of a commit: what has git's environment name it."""
+    with tempfile.TemporaryDirectory() as folder:
+        named = {"GIT_INDEX_FILE": f"{folder}/index"}
+        git(tree, "read-tree", commit, more=named)
+        yield named
+
+
+def am(tree: Path, patches: Sequence[Path], end: str = "") -> None:
+    """Commit patches in a tree. Problem says which of them failed, why, and `end`; the tree is
+    then without any."""
+    if not patches:
+        return
+    words = ["am", "-q", "--keep-non-patch", "--no-scissors", *map(str, patches)]
+    done = run(["git", "-C", tree, *words], limit=AM_LIMIT, env=git_env())
+    if done.status:
+        failed = re.search(r"^Patch failed at \d+ (.*)$", done.output, re.MULTILINE)
+        asked(tree, "am", "--abort")
+        why = (done.output.strip().splitlines() or [f"status {done.status}"])[0]
+        raise Problem(f"git am failed at '{failed[1] if failed else ''}': {why}{end}")
 
 
 def patched(diff: Path, read: Callable[[str], str]) -> dict[str, str]:

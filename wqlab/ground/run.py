@@ -190,6 +190,21 @@ def handle_signals() -> None:
         signal.signal(number, terminated)
 
 
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Not to be interrupted while things are put in their place."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, lambda *_: None) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
+
+
 def time_left(seconds: float) -> str:
     """As ", about 3 min left"."""
     if seconds < 90:

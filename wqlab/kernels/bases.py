@@ -2,10 +2,14 @@
 """The kernels that there is a series for, from bases/, and their series, from patches/."""
 
 import re
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from wqlab.ground.git import git, own_index
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem, Usage
 from wqlab.ground.run import check
@@ -28,6 +32,13 @@ class Patch:
     @cached_property
     def text(self) -> str:
         return self.path.read_text()
+
+    @property
+    def subject(self) -> str:
+        """Its title, in one line."""
+        head = self.text.partition("\n\n")[0]
+        found = re.search(r"^Subject: (?:\[PATCH[^]]*\] )?(.*(?:\n .*)*)", head, re.MULTILINE)
+        return found[1].replace("\n", "") if found else ""
 
     @property
     def files(self) -> list[str]:
@@ -63,28 +74,55 @@ class Base:
     is_source: bool = False  # a source package of the suite, whose orig tarball is taken
     config: str = ""  # the base with the configuration of Debian's to compile it in; "" is itself
     foreign: str = ""  # the suite with other architectures' packages, where `suite` is ""
-    forms: tuple[Path, ...] = ()  # those of `other_forms` that are for its source
+    alike: tuple[str, ...] = ()  # bases whose patches its own are links to, if they say the same
+    forms: tuple[Path, ...] = ()  # those of other_forms() that are for its source
+
+    @property
+    def folder(self) -> Path:
+        """Where its series is."""
+        return PATCHES / self.name
 
     @cached_property
     def patches(self) -> list[Patch]:
-        found = {path.name: path for path in sorted((PATCHES / self.name).glob("*.patch"))}
-        for folder in self.forms:
-            found |= {path.name: path for path in folder.glob("*.patch") if path.name in found}
-        return [Patch(number, path) for number, path in enumerate(found.values(), 1)]
+        return read_series(self.folder, self.forms)
 
     @cached_property
     def parts(self) -> list[Part]:
-        """As scripts/common.sh reads them."""
-        script = '. "$1/scripts/common.sh" && list_parts "$2"'
-        command = ["bash", "-c", script, "list_parts", str(ROOT), str(PATCHES / self.name)]
-        said = check(command, wrong=f"the series for {self.name} has no parts")
-        lines = [line.split() for line in said.splitlines()]
-        return [Part(int(no), name, int(first), int(last)) for no, name, first, last in lines]
+        return list_parts(self.folder)
 
-    @property
-    def other_forms(self) -> list[Path]:
-        """Folders with some of its patches in another form, under the same names."""
-        return sorted({path.parent for path in (PATCHES / self.name).glob("*/*.patch")})
+    def fitted(self, repo: Path) -> "Base":
+        """With the forms of patches that are for the commit `base` of a git repository."""
+        return replace(self, forms=tuple(fitting_forms(self.folder, repo)))
+
+
+def read_series(folder: Path, forms: Iterable[Path] = ()) -> list[Patch]:
+    """The patches of a folder, some of them replaced by those of the same names in `forms`."""
+    found = {path.name: path for path in sorted(folder.glob("*.patch"))}
+    for form in forms:
+        found |= {path.name: path for path in form.glob("*.patch") if path.name in found}
+    return [Patch(number, path) for number, path in enumerate(found.values(), 1)]
+
+
+def other_forms(folder: Path) -> list[Path]:
+    """The folders in that of a series which have some of its patches in another form."""
+    return sorted({path.parent for path in folder.glob("*/*.patch")})
+
+
+def fitting_forms(folder: Path, repo: Path) -> Iterator[Path]:
+    """Those of them whose patches apply to the commit `base` of a git repository."""
+    for form in other_forms(folder):
+        with own_index(repo, "base") as index, suppress(Problem):
+            git(repo, "apply", "--cached", "--check", *sorted(form.glob("*.patch")), more=index)
+            yield form
+
+
+def list_parts(folder: Path) -> list[Part]:
+    """The parts of a series, as scripts/common.sh reads them."""
+    script = '. "$1/scripts/common.sh" && list_parts "$2"'
+    command = ["bash", "-c", script, "list_parts", str(ROOT), str(folder)]
+    said = check(command, wrong=f"the series for {folder.name} has no parts")
+    lines = [line.split() for line in said.splitlines()]
+    return [Part(int(no), name, int(first), int(last)) for no, name, first, last in lines]
 
 
 def version_key(version: str) -> list[int]:
@@ -104,21 +142,27 @@ def series_names() -> list[str]:
 
 def default_base() -> str:
     """The oldest one, the long-term kernel that the work is for."""
-    return series_names()[0]
+    return base_names()[0]
 
 
 def load_base(name: str) -> Base:
     if name not in base_names():
         raise Usage(f"unknown base '{name}': the bases are: {' '.join(base_names())}")
-    lines = (BASES / name).read_text().splitlines()
-    values = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    lines = shlex.split((BASES / name).read_text(), comments=True)
+    values = dict(line.split("=", 1) for line in lines)
     try:
-        if is_source := "SOURCE" in values:
-            package, suite = values["SOURCE"], values["SUITE"]
-        else:
-            package, suite = values["PACKAGE"], values.get("SUITE", "")
-        series, minimum, newest = values["SERIES"], values["MINIMUM"], values["NEWEST"]
-        config, foreign = values.get("CONFIG", ""), values.get("FOREIGN", "")
-        return Base(name, package, series, minimum, newest, suite, is_source, config, foreign)
+        is_source = "SOURCE" in values
+        return Base(
+            name,
+            package=values["SOURCE" if is_source else "PACKAGE"],
+            series=values["SERIES"],
+            minimum=values["MINIMUM"],
+            newest=values["NEWEST"],
+            suite=values["SUITE"] if is_source else values.get("SUITE", ""),
+            is_source=is_source,
+            config=values.get("CONFIG", ""),
+            foreign=values.get("FOREIGN", ""),
+            alike=tuple(values.get("ALIKE", "").split()),
+        )
     except KeyError as error:
         raise Problem(f"bases/{name} has no {error}") from None

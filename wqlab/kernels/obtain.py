@@ -10,11 +10,10 @@ import argparse
 import hashlib
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from wqlab.ground.files import lock, remove
-from wqlab.ground.git import asked, git, git_env
+from wqlab.ground.git import asked, git
 from wqlab.ground.places import CACHE
 from wqlab.ground.problem import OK, Problem
 from wqlab.ground.run import check, run, say
@@ -229,13 +228,6 @@ def take_commit(ksrc: Path, head: str, part: Path, what: str) -> None:
 # --- the command ----------------------------------------------------------------------------
 
 
-def takes(repo: Path, form: Path) -> bool:
-    """Whether the patches in this other form are for this source: they apply to it."""
-    patches = sorted(form.glob("*.patch"))
-    done = run(["git", "-C", repo, "apply", "--check", *patches], limit=120, env=git_env())
-    return not done.status
-
-
 def obtain(base: Base, ksrc: Path | None = None) -> Source:
     """The source of a base, from apt or from KSRC."""
     ksrc = ksrc and ksrc.resolve()
@@ -246,7 +238,7 @@ def obtain(base: Base, ksrc: Path | None = None) -> Source:
         for work in WORK.glob("*/"):
             if work.name not in there:
                 remove(work)
-    base = replace(base, forms=tuple(form for form in base.other_forms if takes(repo, form)))
+    base = base.fitted(repo)
     if not ksrc:
         return Source(base, repo, repo.name)
     version = kernel_version(repo, f"KSRC={ksrc}")

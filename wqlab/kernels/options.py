@@ -70,19 +70,20 @@ def output(text: str) -> Path:
     return path
 
 
+def with_series(text: str) -> Base:
+    """A base that there are patches for."""
+    found, known = load_base(text), series_names()
+    if text not in known:
+        raise Usage(f"there is no series for {text}: the bases with one are: {' '.join(known)}")
+    return found
+
+
 def add_base(parser: argparse.ArgumentParser, *, series: bool = True, ksrc: bool = True) -> None:
     """--base and --ksrc; with `series`, only bases that there are patches for."""
     known = series_names() if series else base_names()
-
-    def base(text: str) -> Base:
-        found = load_base(text)
-        if text not in known:
-            raise Usage(f"there is no series for {text}: the bases with one are: {' '.join(known)}")
-        return found
-
     parser.add_argument(
         "--base",
-        type=checked(base),
+        type=checked(with_series if series else load_base),
         default=default_base(),
         metavar="BASE",
         help=f"the kernel, of {', '.join(known)} ({default_base()})",

@@ -3,7 +3,6 @@
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from wqlab.ground.files import lock, remove, write_whole
-from wqlab.ground.git import WHO, asked, git, git_env
+from wqlab.ground.git import WHO, am, asked, git, git_env
 from wqlab.ground.places import CACHE
 from wqlab.ground.problem import Problem, Usage
 from wqlab.ground.run import Done, check, run
@@ -142,22 +141,12 @@ class Source:
         commits = self._commits(tree)
         if not commits.is_file():
             git(tree, "checkout", "-q", "--detach", "base", limit=LONG)
-            if self.base.patches:
-                done = run(
-                    [
-                        *("git", "-C", tree, "am", "-q", "--keep-non-patch", "--no-scissors"),
-                        *(patch.path for patch in self.base.patches),
-                    ],
-                    limit=LONG,
-                    env=git_env(),
-                )
-                if done.status:
-                    failed = re.search(r"^Patch failed at \d+ (.*)$", done.output, re.MULTILINE)
-                    asked(tree, "am", "--abort")
-                    raise Problem(
-                        f"patches/{self.base.name} do not apply to {self.version}: git am failed "
-                        f"at '{failed[1] if failed else done.output.strip()}'"
-                    )
+            try:
+                am(tree, [patch.path for patch in self.base.patches])
+            except Problem as problem:
+                raise Problem(
+                    f"patches/{self.base.name} do not apply to {self.version}: {problem}"
+                ) from None
             write_whole(commits, git(tree, "rev-list", "--reverse", "HEAD") + "\n")
         git(tree, "checkout", "-q", "--detach", commits.read_text().split()[count], limit=LONG)
         git(tree, "clean", "-qfd")
