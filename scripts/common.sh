@@ -134,18 +134,12 @@ list_series() {
 	done
 }
 
-# default_base: the oldest one, the long-term kernel that the work is for.
-default_base() {
-	list_bases | sed -n 1p
-}
-
-# load_base BASE: sets PACKAGE, SERIES, MINIMUM, NEWEST, SUITE ('' is apt's own choice), and ALIKE,
-# bases whose patches those of this one are links to where they say the same.
+# load_base BASE: sets MINIMUM and NEWEST, the versions that its series is known to fit and was
+# tried on, and what else the file has.
 # shellcheck disable=SC2034
 load_base() {
 	local known
 
-	SUITE='' ALIKE=''
 	if [[ $1 != */* && -f $ROOT/bases/$1 ]]; then
 		# shellcheck disable=SC1090
 		. "$ROOT/bases/$1"
@@ -309,17 +303,6 @@ in_order() {
 	tr , '\n' <<<"$1" | sort -n | paste -sd ,
 }
 
-# base_takes TREE PATCH...: the patches apply to the commit `base` of TREE.
-base_takes() {
-	local index status=0
-
-	index=$(mktemp -u)
-	GIT_INDEX_FILE=$index git -C "$1" read-tree base &&
-		GIT_INDEX_FILE=$index git -C "$1" apply --cached --check "${@:2}" || status=1
-	rm -f "$index"
-	return "$status"
-}
-
 # am TREE PATCH...: commits the patches in TREE. On failure TREE is left
 # without them, and AM_ERROR says which one it was and why.
 am() {
@@ -327,58 +310,9 @@ am() {
 	shift
 	log=$(git -C "$tree" am -q --keep-non-patch --no-scissors "$@" 2>&1) && return
 
-	subject=$(git -C "$tree" am --show-current-patch=raw 2>/dev/null |
-		sed -n 's/^Subject: //p' | head -n 1) || :
+	subject=$(git -C "$tree" am --show-current-patch=raw 2>/dev/null | subjects) || :
 	git -C "$tree" am --abort &>/dev/null || :
 	# shellcheck disable=SC2034
-	AM_ERROR="git am failed on '$subject': $(head -n 1 <<<"$log")"
+	AM_ERROR="git am failed at '$subject': $(head -n 1 <<<"$log")"
 	return 1
-}
-
-# The work tree of the series (scripts/tree, scripts/refresh) remembers which
-# patches it last agreed with, and at which commit.
-
-# series_id DIR: a name for the contents of DIR's patches, in all forms.
-series_id() {
-	(cd "$1" 2>/dev/null && find . -maxdepth 2 -name '*.patch' -print0 | sort -z |
-		xargs -0r sha256sum) | sha256sum | cut -d ' ' -f 1
-}
-
-# in_step TREE ID: notes that TREE as it stands is what the patches ID hold.
-in_step() {
-	git -C "$1" update-ref refs/unbound-workqueue/series HEAD
-	git -C "$1" config unbound-workqueue.patches "$2"
-}
-
-# agreed_id TREE: the patches that TREE last agreed with.
-agreed_id() {
-	git -C "$1" config --local unbound-workqueue.patches || :
-}
-
-# busy TREE: a rebase or git am is under way there.
-busy() {
-	[[ -e $(git -C "$1" rev-parse --path-format=absolute --git-path rebase-merge) ||
-		-e $(git -C "$1" rev-parse --path-format=absolute --git-path rebase-apply) ]]
-}
-
-# dirty TREE [OPTION]: something is not committed there.
-dirty() {
-	local changes
-
-	changes=$(git -C "$1" status --porcelain "${@:2}") || die "git cannot tell the state of $1"
-	[[ -n $changes ]]
-}
-
-# has_work TREE: something is there that the patches it last agreed with lack.
-has_work() {
-	busy "$1" || dirty "$1" || [[ \
-		$(git -C "$1" symbolic-ref -q HEAD) != refs/heads/series ||
-		$(git -C "$1" rev-parse HEAD) != \
-		$(git -C "$1" rev-parse -q --verify refs/unbound-workqueue/series) ]]
-}
-
-# is_series_tree DIR: the top of a git tree with a tag `base`.
-is_series_tree() {
-	[[ $(git -C "$1" rev-parse --show-toplevel 2>/dev/null) == "$(realpath "$1")" ]] &&
-		git -C "$1" rev-parse -q --verify 'base^{commit}' >/dev/null
 }

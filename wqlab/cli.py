@@ -16,7 +16,6 @@ from wqlab.ground.program import call
 # Its module, below wqlab, and what it does
 COMMANDS = {
     "doctor": ("doctor", "say what is here, what is missing and what that prevents"),
-    "obtain": ("kernels.obtain", "get the source of a base, or take one of yours"),
     "build": ("kernels.build", "build a kernel"),
     "kunit": ("guests.kunit", "run the KUnit suites on User Mode Linux"),
     "boot": ("guests.boot", "boot a kernel in QEMU and run a job in it"),
@@ -33,6 +32,7 @@ COMMANDS = {
     "sim": ("measure.sim", "measure kernels on a machine with many CPUs, in simulated time"),
     "validate": ("measure.validate", "simulate what others have measured, and compare"),
     "picture": ("report.picture", "draw a machine and the pods of each affinity scope"),
+    "series": ("series", "get a base's source; have its series as commits, patches or mails"),
     "report": ("report", "make tables and a page of results"),
     "export": ("report.export", "write results as CSV or as benchstat's text"),
 }
@@ -41,16 +41,17 @@ COMMANDS = {
 # packages.
 TASKS = {
     "mutants": "sim",
-    "mails": "test",
     "debian": "bench",
     "doctor": "",
     "load": "",
     "local": "",
-    "obtain": "obtain",
     "build": "build",
     "counts dm-crypt-4k-simulated": "sim",
     "counts hotplug": "sim",
     "counts irqsoff": "sim",
+    "series": "obtain",
+    "series check": "test",
+    "series clean": "",
     "sim": "sim",
     "validate": "sim",
 }

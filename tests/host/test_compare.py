@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""scripts/compare: how the series of two bases differ.
+"""series compare: how the series of two bases differ.
 
 Seen failing: with the objects of the other tree left out, and with both ranges the same.
 """
@@ -26,7 +26,7 @@ def ported(project: Project) -> Project:
 
 
 def test_differences_are_shown(ported: Project) -> None:
-    done = ported.run("compare", BASE, OTHER)
+    done = ported.lab("series", "compare", BASE, OTHER)
     assert done.returncode == 0, done.stderr
     heads = re.findall(
         r"^(\d+): +\w+ (.) +([\d-]+): +[\w-]+ workqueue: (\w+)", done.stdout, re.MULTILINE
@@ -35,8 +35,17 @@ def test_differences_are_shown(ported: Project) -> None:
     assert "+    Other words." in done.stdout
 
 
-@pytest.mark.parametrize("words", [[], [BASE], [BASE, "5.4"], [BASE, OTHER, BASE]])
-def test_wrong_usage(ported: Project, words: list[str]) -> None:
-    done = ported.run("compare", *words)
-    assert done.returncode == 2
-    assert f"{BASE} {OTHER}" in done.stderr and len(done.stderr.splitlines()) == 1
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "required: BASE, OTHER"),
+        ([BASE], "required: OTHER"),
+        ([BASE, "5.4"], "unknown base '5.4'"),
+        ([BASE, "6.18"], f"no series for 6.18: the bases with one are: {BASE} {OTHER}"),
+        ([BASE, OTHER, BASE], f"unrecognized arguments: {BASE}"),
+    ],
+)
+def test_wrong_usage(ported: Project, words: list[str], message: str) -> None:
+    done = ported.lab("series", "compare", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr.splitlines()[-1]

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What wqlab mails finds wrong with a mail, and what it doesn't.
+"""What `series check` finds wrong with a mail, and what it doesn't.
 
 Seen failing: with each check left out, and with each of its exceptions.
 """
 
 from pathlib import Path
 
-import mails
 import pytest
 from fake_kernel import write
-from mails import COVER, Mail, findings
+
+from wqlab.series import check
+from wqlab.series.check import COVER, Mail, findings
 
 HEAD = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: A Developer <dev@example.org>
@@ -31,7 +32,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "linux/scripts/checkpatch.pl", CHECKPATCH)
     write(tmp_path / "linux/kernel/workqueue.c", "")
     write(tmp_path / "letters/commits", "0123456789ab workqueue: Do it\n")
-    monkeypatch.setattr(mails, "LETTERS", tmp_path / "letters")
+    monkeypatch.setattr(check, "LETTERS", tmp_path / "letters")
     return tmp_path / "linux"
 
 

@@ -8,7 +8,6 @@ that no patch has.
 import re
 
 import pytest
-from mails import Mail
 
 from wqlab.ground.places import ROOT
 from wqlab.kernels.bases import Base, load_base, series_names
@@ -28,7 +27,7 @@ def beginnings() -> list[tuple[str, str]]:
 def titles(base: Base) -> list[tuple[str, str]]:
     """The part and the title of each patch, without what it is about."""
     return [
-        (part.name, re.sub(r"^(\S+: )+", "", Mail(patch.path).subject))
+        (part.name, re.sub(r"^(\S+: )+", "", patch.subject))
         for part in base.parts
         for patch in base.patches[part.first - 1 : part.last]
     ]

@@ -23,8 +23,9 @@ from farm import Making, Need
 from wqlab.ground.git import git, git_env
 from wqlab.ground.places import ROOT
 from wqlab.kernels.apt import Unreachable
-from wqlab.kernels.bases import Patch, load_base, series_names
+from wqlab.kernels.bases import Patch, load_base, other_forms, series_names
 from wqlab.kernels.obtain import obtain
+from wqlab.series.check import checkpatch
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ def repositories(made: str | list[Path]) -> list[Path]:
 def files_of(repo: Path, base: str) -> dict[str, str]:
     """The files of a source that a series touches, and by which one is known for a kernel's."""
     series = load_base(base)
-    forms = [Patch(0, path) for folder in series.other_forms for path in folder.glob("*.patch")]
+    forms = [
+        Patch(0, path) for folder in other_forms(series.folder) for path in folder.glob("*.patch")
+    ]
     names = {name for patch in [*series.patches, *forms] for name in patch.files}
     return {
         name: (repo / name).read_text()
@@ -148,10 +151,10 @@ def test_series_fits_both_forms_of_6_18(made: str | list[Path], tmp_path: Path) 
 def test_checkpatch_of_other_forms(made: str | list[Path]) -> None:
     """What the tests of one base see has one form of each patch."""
     [repo] = repositories(made)
-    for folder in load_base("6.18").other_forms:
+    for folder in other_forms(load_base("6.18").folder):
         for form in folder.glob("*.patch"):
             for path in (form, folder.parent / form.name):
-                assert not checks.checkpatch(repo, Patch(1, path))
+                assert not checkpatch(repo, Patch(1, path))
 
 
 SHARDS = [

@@ -25,6 +25,7 @@ from wqlab.guests.kunit import Report, Uml, build_uml, run_uml
 from wqlab.guests.vm import Record
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.bases import Base, Patch
+from wqlab.series.check import checkpatch
 
 # Each build has a checkout of its own: a few of them are enough.
 JOBS = max(1, HOST_CORES // 4)
@@ -159,7 +160,7 @@ class Checkpatch(Need):
     def make(self, farm: Making) -> str:
         source = farm[SOURCE]
         with source.hold() as tree:
-            return checks.checkpatch(tree, source.base.patches[self.number - 1])
+            return checkpatch(tree, source.base.patches[self.number - 1])
 
 
 def is_built(patch: Patch) -> bool:

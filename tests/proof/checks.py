@@ -14,11 +14,10 @@ from typing import Any
 
 from sparse import find_sparse
 
-from wqlab.ground.places import VENV
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import run
 from wqlab.kernels.arch import Arch, find_arch
-from wqlab.kernels.bases import Base, Patch, base_names
+from wqlab.kernels.bases import Base, base_names
 from wqlab.kernels.build import CONFIGS, Flavour, Job, fragments, wanted
 from wqlab.kernels.source import Source
 from wqlab.measure.debian import configuration
@@ -230,19 +229,3 @@ def findings(source: Source, patches: int | None, jobs: int) -> frozenset[str]:
         with ThreadPoolExecutor(jobs) as pool:
             said = "".join(pool.map(report, rules))
     return about(re.sub(r"\bline \d+", "line", said), FINDING)
-
-
-def checkpatch(tree: Path, patch: Patch) -> str:
-    """What checkpatch of the kernel in `tree` finds; "" for nothing. A missing sign-off is
-    expected: whoever sends a patch adds theirs. It asks of each new file whether MAINTAINERS
-    knows it, also where that has its folder."""
-    done = run(
-        ["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--no-summary", "--color=never"]
-        + ["--ignore", "MISSING_SIGN_OFF,UNKNOWN_COMMIT_ID,FILE_PATH_CHANGES", patch.path],
-        limit=120,
-        cwd=tree,
-        env=os.environ | {"PATH": f"{VENV / 'bin'}:{os.environ['PATH']}"},
-    )
-    if done.status and not done.output:
-        raise Problem(f"checkpatch ended with status {done.status}")
-    return done.output if done.status else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Check the series for the newest base as it would be sent: what scripts/letters writes.
+"""Check the series for the newest base as it would be sent: what `series letters` writes.
 
 Each mail has to go to people and a list, and each patch to pass checkpatch, but for the sign-off. A
 subject is under 75 columns, and that of a patch is in the imperative. What is fixed is named as
@@ -12,6 +12,7 @@ first.txt has 350 words at most. Prints a line for each finding.
 import argparse
 import email
 import email.policy
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -19,17 +20,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from checks import checkpatch
-
-from wqlab.ground.places import ROOT
-from wqlab.ground.problem import FAILED, OK
-from wqlab.ground.run import check
+from wqlab.ground.places import ROOT, VENV
+from wqlab.ground.problem import FAILED, OK, Problem
+from wqlab.ground.run import run, say
 from wqlab.kernels.bases import Patch, load_base, series_names
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source
+from wqlab.series.letters import COVER, LETTERS, read_letters, write_letters
+from wqlab.series.worktree import SeriesTree
 
-LETTERS = ROOT / "docs/letters"
-COVER = "0000-cover-letter.patch"
 COLUMNS, WORDS = 75, 350
 FIXES = re.compile(r"""^Fixes: (?P<id>[0-9a-f]{12}) \("(?P<title>.+)"\)$""")
 HISTORY = ("since", "before", "until", "from", "to")
@@ -119,6 +118,22 @@ def too_long(mail: Mail) -> Iterator[str]:
             yield f"the first letter has {len(text.split())} words"
 
 
+def checkpatch(tree: Path, patch: Patch) -> str:
+    """What checkpatch of the kernel in `tree` finds; "" for nothing. A missing sign-off is
+    expected: whoever sends a patch adds theirs. It asks of each new file whether MAINTAINERS
+    knows it, also where that has its folder."""
+    done = run(
+        ["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--no-summary", "--color=never"]
+        + ["--ignore", "MISSING_SIGN_OFF,UNKNOWN_COMMIT_ID,FILE_PATH_CHANGES", patch.path],
+        limit=120,
+        cwd=tree,
+        env=os.environ | {"PATH": f"{VENV / 'bin'}:{os.environ['PATH']}"},
+    )
+    if done.status and not done.output:
+        raise Problem(f"checkpatch ended with status {done.status}")
+    return done.output if done.status else ""
+
+
 def findings(mail: Mail, tree: Path) -> Iterator[str]:
     yield from unaddressed(mail)
     yield from bad_subject(mail)
@@ -132,12 +147,14 @@ def findings(mail: Mail, tree: Path) -> Iterator[str]:
 
 def all_findings(source: Source) -> list[str]:
     """Of all letters and their patches."""
+    say("writing the mails")
+    base = source.base
     with source.hold() as tree, tempfile.TemporaryDirectory() as folder:
-        command: list[str | Path] = [ROOT / "scripts/letters", "--tree", tree, folder]
-        check(command, wrong="scripts/letters failed", limit=600, label="writing the mails")
+        out = Path(folder, "letters")
+        write_letters(read_letters(base), base, SeriesTree(tree), out)
         return [
-            f"{path.relative_to(folder)}: {finding}"
-            for path in sorted(Path(folder).glob("*/*.patch"))
+            f"{path.relative_to(out)}: {finding}"
+            for path in sorted(out.glob("*/*.patch"))
             for finding in findings(Mail(path), tree)
         ]
 
