@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# make local       measure this very machine, with the kernel that it runs (as root)
+# make local       measure this host, with the kernel that it runs (as root)
 # make bench       obtain, apply, build, boot, measure, report: stock, patched, mainline
 # make sim         the same kernels on a MACHINE with many CPUs, in simulated time
-# make validate    simulate what others have measured, and compare
 # make audit       read what all callers in a kernel's source ask of max_active
-# make report      report again, of several machines in one with FILES="A.json B.json"
+# make report      report again, of several hosts in one with FILES="A.json B.json"
 # make doctor      what is here, what is missing and what that prevents
 #
 # make test        prove the project
@@ -13,12 +12,7 @@
 # make test-full   test, and what takes long
 # make check       checkpatch, sparse, W=1, kernel-doc, Coccinelle and Sphinx on the series; each
 #                  patch compiles, and all of them in each configuration of configs/gates.toml
-# make kunit       the KUnit suites on User Mode Linux
 # make each        build, boot and test each patch by itself, with lockdep
-# make torture     wqtorture with lockdep, KASAN, KCSAN and PREEMPT_RT, SECS=60 on each machine
-# make models      search the models of the protocols: minutes, up to 8 GB
-# make mutants     break the series on purpose, by each diff in MUTANTS=tests/mutants/series
-# make debian      the benchmark module on Debian's own kernel, without the series
 #
 # make tree        a git tree in build/tree/BASE with one commit per patch, to edit in
 # make refresh     write patches/BASE back from that tree
@@ -27,22 +21,20 @@
 # BASE=6.12    a file in bases/
 # KSRC=PATH    for all that builds: a kernel source of yours in place of the base's, a git
 #              tree, a directory or a tarball, none of which is written to
-# ARCH=arm64   the architecture to build for, if not this machine's: x86_64 or arm64
+# ARCH=arm64   the architecture to build for, if not this host's: x86_64 or arm64
 # QUICK=1      for local and bench: little is measured, to see it work
-# WATCH=30     for local: load nothing, record the load that the machine has for 30 s
+# WATCH=30     for local: load nothing, record the load that the host has for 30 s
 # MACHINE=NAME for sim: a file of machines/ (grace-72)
 # SIZES=1,2,4  for local, bench and sim: shard sizes to measure
 
 FILES ?= $(wildcard build/bench.json local/*.json)
-MUTANTS ?= tests/mutants/series
 
 base = $(if $(BASE),--base '$(BASE)')
 source = $(base) $(if $(KSRC),--ksrc '$(KSRC)')
 sizes = $(if $(SIZES),--sizes '$(SIZES)')
 quick = $(if $(QUICK),--quick)
 
-.PHONY: help local bench sim validate audit report doctor test test-quick test-full check kunit each \
-	torture models mutants debian tree refresh clean
+.PHONY: help local bench sim audit report doctor test test-quick test-full check each tree refresh clean
 
 help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
@@ -52,9 +44,6 @@ local:
 
 sim:
 	@scripts/wqlab sim $(source) $(sizes) $(if $(MACHINE),--machine '$(MACHINE)')
-
-validate:
-	@scripts/wqlab validate $(source)
 
 audit:
 	@scripts/audit $(source)
@@ -77,30 +66,14 @@ test-quick test-full:
 check:
 	@scripts/pytest $(source) tests/patches --tier full -k 'checkpatch or warning or sparse or remark or finding or compiles or gate or mails'
 
-kunit:
-	@scripts/wqlab kunit $(source)
-
 each:
 	@scripts/pytest $(source) tests/patches --tier full
 
-torture:
-	@scripts/pytest $(source) tests/boot/test_torture.py --tier full \
-		$(if $(SECS),--torture-secs '$(SECS)')
-
-models:
-	@scripts/pytest tests/models --tier full
-
-mutants:
-	@scripts/wqlab mutants $(source) '$(MUTANTS)'
-
-debian:
-	@scripts/wqlab debian $(base)
-
 tree:
-	@scripts/tree $(source)
+	@scripts/wqlab series tree $(source)
 
 refresh:
-	@scripts/refresh $(base)
+	@scripts/wqlab series refresh $(base)
 
 clean:
-	@scripts/clean
+	@scripts/wqlab series clean
