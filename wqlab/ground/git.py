@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A git that no configuration of the user's can disturb."""
+"""Run git so that no configuration of the user's can disturb it."""
 
 import functools
 import os
@@ -24,9 +24,12 @@ WHEN = "2024-11-17T00:00:00+00:00"
 
 @functools.cache
 def git_env() -> dict[str, str]:
-    """An environment where git reads no configuration but a repository's own, the settings above
-    win over that one, and every commit has the same author, committer and date, so that commit
-    ids can be reproduced and no identity is needed."""
+    """The environment for git.
+
+    It reads no configuration but the repository's own, and SETTINGS win over that one. Every
+    commit has the same author, committer and date: commit ids can be reproduced, and nobody needs
+    an identity.
+    """
     # The user's leave to read trees that belong to somebody else stays.
     dirs = run(["git", "config", "--get-all", "safe.directory"], limit=20).output.splitlines()
     settings = [*SETTINGS.items(), *(("safe.directory", path) for path in dirs)]
@@ -53,7 +56,11 @@ def git_env() -> dict[str, str]:
 def git(
     tree: Path, *words: str | Path, wrong: str = "", limit: float = 120, label: str = ""
 ) -> str:
-    """What git says, where it must succeed."""
+    """What git says in `tree`, without blanks around it.
+
+    Raises Problem, with `wrong`, where git fails or takes more than `limit` seconds. With a label,
+    progress is shown.
+    """
     return check(
         ["git", "-C", tree, *words],
         wrong=wrong or f"git {words[0]} failed in {tree}",
@@ -64,13 +71,16 @@ def git(
 
 
 def asked(tree: Path, *words: str) -> str:
-    """What git says; "" where it fails."""
+    """What git says in `tree`, without blanks around it; "" where it fails."""
     done = run(["git", "-C", tree, *words], limit=120, env=git_env())
     return "" if done.status else done.output.strip()
 
 
 def patched(diff: Path, read: Callable[[str], str]) -> dict[str, str]:
-    """{path: text} of the files that a diff changes, once it is applied to what `read` gives."""
+    """Apply a diff to the text that `read` gives for a path: {path: text} of what it changes.
+
+    Raises Usage for no diff, and Problem for one that does not apply or removes a file.
+    """
     paths = re.findall(r"(?m)^\+\+\+ (?:b/)?(\S+)", diff.read_text())
     if not paths:
         raise Usage(f"{diff} is no diff of a kernel's files")
