@@ -11,7 +11,7 @@ from pathlib import Path
 from wqlab.ground.places import CACHE
 from wqlab.ground.problem import Skipped
 from wqlab.ground.run import check
-from wqlab.guests.vm import libraries
+from wqlab.guests.initramfs import libraries
 from wqlab.kernels import apt
 from wqlab.kernels.arch import Arch
 

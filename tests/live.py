@@ -15,7 +15,8 @@ import drgn
 from drgn.helpers.linux.mm import follow_phys, phys_to_virt
 
 from wqlab.ground.places import ROOT
-from wqlab.guests import vm
+from wqlab.guests.talk import Lost, Monitor
+from wqlab.kernels.builddir import BuildDir
 
 sys.path.insert(0, str(ROOT / "tools/workqueue"))
 import wq_contention
@@ -25,16 +26,14 @@ LOW, HIGH = 640 << 10, 1 << 20  # what is in between isn't memory
 END_LIMIT = 60  # seconds for the last check
 
 
-def running(
-    kernel: vm.Kernel, core: Path, pid: int, monitor: vm.Monitor, memory: int
-) -> drgn.Program:
+def running(kernel: BuildDir, core: Path, pid: int, monitor: Monitor, memory: int) -> drgn.Program:
     """The memory of a guest of so many MiB, of which each is in one piece."""
 
     def place(mib: int) -> int:
         said = monitor.execute("human-monitor-command", {"command-line": f"gpa2hva {mib << 20:#x}"})
         found = re.search(r" is (0x[0-9a-f]+)", said)
         if not found:
-            raise vm.Lost(f"QEMU gpa2hva: {said}")
+            raise Lost(f"QEMU gpa2hva: {said}")
         return int(found[1], 16)
 
     places = [place(mib) for mib in range(1, memory)]  # nodes have theirs apart
@@ -78,13 +77,13 @@ def running(
 class Live:
     """Checks a guest again and again, from when its job holds."""
 
-    def __init__(self, kernel: vm.Kernel, memory: int, secs: float) -> None:
+    def __init__(self, kernel: BuildDir, memory: int, secs: float) -> None:
         self.kernel, self.memory, self.secs = kernel, memory, secs
         self.statuses: Counter[int] = Counter()
         self.wrong: list[str] = []
         self.thread: threading.Thread | None = None
 
-    def begin(self, pid: int, monitor: vm.Monitor, core: Path) -> None:
+    def begin(self, pid: int, monitor: Monitor, core: Path) -> None:
         prog = running(self.kernel, core, pid, monitor, self.memory)
         self.thread = threading.Thread(target=self.check, args=[prog], daemon=True)
         self.thread.start()
@@ -108,14 +107,14 @@ class Live:
 class Sampling:
     """Reads the locks of a guest's workqueues between two lines of its job."""
 
-    def __init__(self, kernel: vm.Kernel, memory: int) -> None:
+    def __init__(self, kernel: BuildDir, memory: int) -> None:
         self.kernel, self.memory = kernel, memory
         self.started, self.ended = threading.Event(), threading.Event()
         self.rounds, self.seconds = 0, 0.0
         self.classes: dict[str, Counter[str]] = {}
         self.thread: threading.Thread | None = None
 
-    def begin(self, pid: int, monitor: vm.Monitor, core: Path) -> None:
+    def begin(self, pid: int, monitor: Monitor, core: Path) -> None:
         prog = running(self.kernel, core, pid, monitor, self.memory)
         self.thread = threading.Thread(target=self.sample, args=[prog], daemon=True)
         self.thread.start()

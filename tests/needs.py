@@ -20,11 +20,15 @@ from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import check
 from wqlab.guests import vm
+from wqlab.guests.initramfs import libraries
 from wqlab.guests.kunit import Report, Uml, build_uml, parse
+from wqlab.guests.qemu import BootOptions, unfit
 from wqlab.guests.scenario import Cpus, find_scenario
+from wqlab.guests.talk import Monitor
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import default_base, load_base
 from wqlab.kernels.build import build, diff_overlay
+from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source
 from wqlab.measure.subjects import several_cpus
@@ -91,7 +95,7 @@ class Kernel(Need):
         arch = f" for {self.arch}" if self.arch else ""
         return f"kernel: {self.flavour}{arch}{patches}{f', {self.diff.name}' if self.diff else ''}"
 
-    def make(self, farm: Making) -> vm.Kernel:
+    def make(self, farm: Making) -> BuildDir:
         source = farm[SOURCE]
         overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
         built = build(
@@ -102,7 +106,7 @@ class Kernel(Need):
             modules=self.modules,
             arch=find_arch(self.arch),
         )
-        return vm.find_kernel(built)
+        return find_build(built)
 
 
 @dataclass(frozen=True)
@@ -122,12 +126,12 @@ class GateKernel(Need):
     def __str__(self) -> str:
         return f"kernel: {self.name}"
 
-    def make(self, farm: Making) -> vm.Kernel:
+    def make(self, farm: Making) -> BuildDir:
         gate = checks.gates()[self.gate]
         if reason := gate.unfit(farm.options.base):
             raise Skipped(reason)
         # a flavour may have the same name
-        return vm.find_kernel(build(farm[SOURCE], replace(gate, name=self.name)))
+        return find_build(build(farm[SOURCE], replace(gate, name=self.name)))
 
 
 @dataclass(frozen=True)
@@ -142,10 +146,10 @@ class NativeKernel(Need):
     def __str__(self) -> str:
         return f"kernel: {self.name}"
 
-    def make(self, farm: Making) -> vm.Kernel:
+    def make(self, farm: Making) -> BuildDir:
         if not several_cpus(farm[SOURCE]):
             raise Skipped("User Mode Linux of this base has one CPU")
-        return vm.find_kernel(build(farm[SOURCE], self.name, modules=["test_workqueue"]))
+        return find_build(build(farm[SOURCE], self.name, modules=["test_workqueue"]))
 
 
 @dataclass(frozen=True)
@@ -188,10 +192,10 @@ class DebianKernel(Need):
     def __str__(self) -> str:
         return f"kernel: Debian's own{' with modules' * bool(self.modules)}"
 
-    def make(self, farm: Making) -> vm.Kernel:
+    def make(self, farm: Making) -> BuildDir:
         from wqlab.measure import debian
 
-        return vm.find_kernel(debian.prepare(load_base(default_base()), self.modules))
+        return find_build(debian.prepare(load_base(default_base()), self.modules))
 
 
 GUEST_MODULES = ("wqflush", "wqmany", "wqreclaim")
@@ -221,7 +225,7 @@ class Accelerator(Need):
         return (self.kernel,)
 
     def make(self, farm: Making) -> bool:
-        return vm.kvm_works(farm[self.kernel])
+        return vm.try_kvm(farm[self.kernel])
 
 
 @dataclass(frozen=True)
@@ -258,7 +262,7 @@ class Boot(Need):
     @property
     def unfit(self) -> str:
         """Why QEMU has no such machine; "" if it has."""
-        return vm.unfit(self.arch, find_scenario(self.scenario), self.present)
+        return unfit(self.arch, find_scenario(self.scenario), self.present)
 
     @property
     def mark(self) -> pytest.MarkDecorator:
@@ -306,16 +310,18 @@ class Boot(Need):
             find_scenario(self.scenario),
             self.job,
             out,
-            append=self.append,
-            commands=self.commands,
-            timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
-            wq_dump=script,
-            present=self.present,
-            serial=self.serial,
-            verify=True,
-            keep=keep,
-            on_hold=on_hold,
-            **more,
+            BootOptions(
+                append=self.append,
+                commands=self.commands,
+                timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
+                wq_dump=script,
+                present=self.present,
+                serial=self.serial,
+                verify=True,
+                keep=keep,
+                on_hold=on_hold,
+                **more,
+            ),
         )
 
 
@@ -365,7 +371,7 @@ class Core(Boot):
     def __str__(self) -> str:
         return f"{super().__str__()}, to keep its memory"
 
-    def make(self, farm: Making, keep: bool = True, on_hold: Any = None) -> tuple[vm.Kernel, Path]:
+    def make(self, farm: Making, keep: bool = True, on_hold: Any = None) -> tuple[BuildDir, Path]:
         record = super().make(farm, keep, on_hold)
         if record.verdict != "pass":
             raise Problem(f"{self}: {record.verdict}, {record.reason}")
@@ -379,8 +385,8 @@ class Dumps(Core):
 
     def make(
         self, farm: Making, keep: bool = True, on_hold: Any = None
-    ) -> tuple[vm.Kernel, dict[str, Path]]:
-        def hold(_: int, monitor: vm.Monitor, core: Path) -> None:
+    ) -> tuple[BuildDir, dict[str, Path]]:
+        def hold(_: int, monitor: Monitor, core: Path) -> None:
             monitor.dump_memory(core.with_name("core-paging"), paging=True)
 
         self.out.mkdir(parents=True, exist_ok=True)
@@ -476,7 +482,7 @@ class Inside(Boot):
             if not path:
                 raise Skipped(f"there is no {self.program}")
             files |= {f"bin/{self.program}": Path(path)}
-            files |= {str(library): library for library in vm.libraries(Path(path))}
+            files |= {str(library): library for library in libraries(Path(path))}
         files |= {f"tools/{path.name}": path for path in (ROOT / "tools/workqueue").glob("*.py")}
         vmlinux = kernel.path / "vmlinux"
         files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}

@@ -26,6 +26,7 @@ from needs import SEEN, Sampled
 from test_verify import SERIES_CORE, STOCK_CORE
 
 from wqlab.guests import vm
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.tasks import parse_lock_stat
 
 HELD, PENDING = 0x1, 0x100
@@ -36,7 +37,7 @@ def tail(cpu: int, nested: int = 0) -> int:
 
 
 @pytest.fixture
-def memory(made: tuple[vm.Kernel, Path]) -> Memory:
+def memory(made: tuple[BuildDir, Path]) -> Memory:
     return Memory(*made)
 
 

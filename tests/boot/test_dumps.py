@@ -24,14 +24,13 @@ from test_torture import STOCK
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.run import check
-from wqlab.guests import vm
-from wqlab.guests.scenario import parse_dump
-from wqlab.guests.vm import WQ_VERIFY
+from wqlab.guests.dump import WQ_VERIFY, parse_dump, run_drgn
+from wqlab.kernels.builddir import BuildDir
 
 WQ_CONTENTION = ROOT / "tools/workqueue/wq_contention.py"
 LIMIT = 120  # seconds for a script
 
-Made = tuple[vm.Kernel, dict[str, Path], Path]
+Made = tuple[BuildDir, dict[str, Path], Path]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Monitor(Need):
     def before(self) -> tuple[Need, ...]:
         return self.core, SOURCE
 
-    def make(self, farm: Making) -> tuple[vm.Kernel, Path, str]:
+    def make(self, farm: Making) -> tuple[BuildDir, Path, str]:
         tree = ["git", "-C", farm[SOURCE].repo, "show", "base:tools/workqueue/wq_monitor.py"]
         return *farm[self.core], check(tree, wrong="the kernel has no wq_monitor.py")
 
@@ -127,7 +126,7 @@ def test_dump(made: Made, kind: str, tmp_path: Path) -> None:
     kernel, dumps, _ = made
     done = run(made, kind, kernel.path / "wq_dump.py")
     assert done.returncode == 0
-    plain = vm.run_drgn(kernel, dumps["plain"], kernel.path / "wq_dump.py", tmp_path).output
+    plain = run_drgn(kernel, dumps["plain"], kernel.path / "wq_dump.py", tmp_path).output
     if kind == "kdump":
         assert done.stdout == plain
     else:
@@ -167,7 +166,7 @@ def test_pages_left_out(made: Made, tmp_path: Path) -> None:
     ids=["series", "stock"],
 )
 def test_monitor(
-    made: tuple[vm.Kernel, Path, str],
+    made: tuple[BuildDir, Path, str],
     kernel: object,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

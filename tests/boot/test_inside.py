@@ -11,7 +11,7 @@ import shutil
 import pytest
 from needs import OTHERS, TEST, DebianKernel, Inside, Kernel
 
-from wqlab.guests.scenario import parse_dump
+from wqlab.guests.dump import parse_dump
 from wqlab.guests.vm import Record, sections
 
 MACHINE = "inside-2"

@@ -29,6 +29,7 @@ from test_torture import STOCK
 
 from wqlab.guests import vm
 from wqlab.guests.scenario import Scenario
+from wqlab.kernels.builddir import BuildDir
 
 STOCK_LOADED = Kernel("test", patches=0, modules=("test_workqueue",))
 
@@ -395,7 +396,7 @@ STOCK_CORE = Core("nodes-4", "pods", kernel=STOCK)
 
 
 @pytest.fixture
-def memory(made: tuple[vm.Kernel, Path], monkeypatch: pytest.MonkeyPatch) -> Memory:
+def memory(made: tuple[BuildDir, Path], monkeypatch: pytest.MonkeyPatch) -> Memory:
     monkeypatch.setattr(wq_verify, "PAUSE", 0)
     monkeypatch.setattr(sys, "argv", ["wq_verify.py"])
     return Memory(*made)

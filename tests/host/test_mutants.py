@@ -172,11 +172,13 @@ def test_run_machine(
     torture = run.case == "wqtorture"
     cases = "*workqueue*" if "lockdep" in run.case else "*workqueue*.bad"
 
-    def boot(kernel, scenario, job, out, *, append, timeout) -> Record:
+    def boot(kernel, scenario, job, out, options) -> Record:
         assert (kernel, scenario.name, out) == (tmp_path, run.machine, tmp_path / "out")
         assert job == ("torture" if torture else "kunit")
-        assert "wq_mutant=3" in append.split()
-        assert ("torture.secs=30" if torture else f"kunit.filter_glob={cases}") in append.split()
+        assert "wq_mutant=3" in options.append.split()
+        assert (
+            "torture.secs=30" if torture else f"kunit.filter_glob={cases}"
+        ) in options.append.split()
         reason = "" if verdict == "pass" else "why"
         return Record(run.machine, job, verdict, reason, 1.0, "tcg", "6.12", [], lines, [], None)
 

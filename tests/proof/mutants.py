@@ -28,8 +28,10 @@ from wqlab.ground.places import BUILD
 from wqlab.ground.problem import FAILED, OK, Problem, Usage
 from wqlab.ground.run import CORES, say, side_by_side
 from wqlab.guests import kunit, vm
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
 from wqlab.kernels.build import build
+from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.options import add_base, existing
 from wqlab.kernels.source import Source
@@ -44,7 +46,7 @@ BOOT_LIMIT = 300.0  # seconds for a boot on a machine
 DEEP = ("smt-7x2", "one-llc-12", "nodes-2")
 DEEP_TORTURE = "nodes-4"
 
-Kernel = kunit.Uml | vm.Kernel
+Kernel = kunit.Uml | BuildDir
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def run_uml(uml: kunit.Uml, number: int, run: Run, out: Path) -> Found:
     return Found(run, failed, report.lost)
 
 
-def run_machine(kernel: vm.Kernel, number: int, run: Run, out: Path) -> Found:
+def run_machine(kernel: BuildDir, number: int, run: Run, out: Path) -> Found:
     append = f"wq_mutant={number}"
     if run.case == TORTURE:
         job, failure = "torture", r"wqtorture: !!! (.*)"
@@ -154,7 +156,7 @@ def run_machine(kernel: vm.Kernel, number: int, run: Run, out: Path) -> Found:
         job, failure = "kunit", r" +not ok \d+ (\w+).*"
         append += f" kunit.filter_glob={run.cases}"
     machine = find_scenario(run.machine)
-    record = vm.boot(kernel, machine, job, out, append=append, timeout=BOOT_LIMIT)
+    record = vm.boot(kernel, machine, job, out, BootOptions(append=append, timeout=BOOT_LIMIT))
     matches = (re.fullmatch(failure, line) for line in record.lines)
     failed = tuple(dict.fromkeys(match[1] for match in matches if match))
     lost = record.reason if record.verdict == "lost" or not failed else ""
@@ -175,8 +177,8 @@ class Plan:
         overlay = own.files if own else self.overlay
         if not flavour:
             return kunit.build_uml(source, overlay=overlay, place=place)
-        kernel = vm.find_kernel(build(source, flavour, overlay=overlay))
-        vm.kvm_works(kernel)  # its trial boot should have the machine to itself
+        kernel = find_build(build(source, flavour, overlay=overlay))
+        vm.try_kvm(kernel)  # its trial boot should have the machine to itself
         return kernel
 
 
@@ -188,7 +190,7 @@ def plan(source: Source, diffs: Sequence[Path]) -> Plan:
 
 def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
     """Boot a kernel that has this mutant."""
-    if run.case == SCALING and isinstance(kernel, vm.Kernel):
+    if run.case == SCALING and isinstance(kernel, BuildDir):
         import scaling
 
         append = f"wq_mutant={mutant.number}"

@@ -21,11 +21,12 @@ from wqlab.ground.problem import FAILED, OK, Problem, Skipped
 from wqlab.ground.run import check, run, say
 from wqlab.ground.text import table
 from wqlab.guests.scenario import find_scenario
-from wqlab.guests.vm import boot, find_kernel
+from wqlab.guests.vm import boot
 from wqlab.kernels import apt, options
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import Base, load_base, version_key
 from wqlab.kernels.build import IMAGES
+from wqlab.kernels.builddir import find_build
 from wqlab.kernels.source import kbuild_env
 from wqlab.results.module import parse_row
 
@@ -237,7 +238,7 @@ def command(args: argparse.Namespace) -> int:
     if args.build:
         print(kernel)
         return OK
-    record = boot(find_kernel(kernel), find_scenario("bench-2"), "bench", BUILD / "debian")
+    record = boot(find_build(kernel), find_scenario("bench-2"), "bench", BUILD / "debian")
     rows = [row for row in map(parse_row, record.lines) if row]
     cells = [
         [
