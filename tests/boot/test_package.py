@@ -21,8 +21,9 @@ from wqlab.ground.run import check
 from wqlab.guests.initramfs import find_busybox
 from wqlab.guests.vm import Record, sections
 from wqlab.kernels.arch import find_arch
-from wqlab.kernels.build import Flavour, Job, fragments, wanted
+from wqlab.kernels.build import Job
 from wqlab.kernels.builddir import BuildDir, find_build
+from wqlab.kernels.flavours import Flavour, fragments, wanted
 
 FLAVOUR = Flavour("package", "as a Debian package", ("common", "torture", "series"))
 HOOK = 'echo "$@" >/noted'

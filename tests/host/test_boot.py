@@ -334,7 +334,7 @@ def test_user_mode_linux(tmp_path: Path, behaviour: str, verdict: str, reason: s
     (tmp_path / "linux").write_text(NATIVE.format(python=sys.executable) + behaviour)
     (tmp_path / "linux").chmod(0o755)
     kernel, machine = find_build(tmp_path), find_scenario("bench-2")
-    assert vm.find_emulation(kernel, machine) == "User Mode Linux, 2 CPUs"
+    assert vm.probe_emulation(kernel, machine) == "User Mode Linux, 2 CPUs"
     record = boot(kernel, machine, "hello", tmp_path / "out", BootOptions(timeout=20))
     assert (record.verdict, record.reason, record.lines) == (verdict, reason, ["2 CPUs"])
     assert "verdict=/dev/ttyS0" in record.command and "job=hello" in record.command

@@ -274,7 +274,7 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
         about |= {"arch": "x86_64", "compiler": "gcc 12", "config_sha256": "00ff"}
         (path / "build.json").write_text(json.dumps(about))
         words.append(f"--kernel={name}={path}")
-    monkeypatch.setattr(vm, "find_emulation", lambda kernel, scenario, program: "QEMU 1.0")
+    monkeypatch.setattr(vm, "probe_emulation", lambda kernel, scenario, program: "QEMU 1.0")
 
     def command(*more: str) -> int:
         parser = argparse.ArgumentParser()

@@ -19,7 +19,8 @@ from wqlab.ground.problem import Problem
 from wqlab.ground.run import run
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import Base, Patch, base_names
-from wqlab.kernels.build import CONFIGS, Flavour, Job, fragments, wanted
+from wqlab.kernels.build import Job
+from wqlab.kernels.flavours import CONFIGS, Flavour, fragments, wanted
 from wqlab.kernels.source import Source
 from wqlab.measure.debian import configuration
 

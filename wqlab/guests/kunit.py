@@ -22,7 +22,8 @@ from wqlab.ground.run import CORES, run
 from wqlab.guests.qemu import UML_DIR
 from wqlab.kernels import options
 from wqlab.kernels.arch import UML, Arch, find_arch
-from wqlab.kernels.build import CONFIGS, add_patches, build, check_patches, diff_overlay
+from wqlab.kernels.build import add_patches, build, check_patches, diff_overlay
+from wqlab.kernels.flavours import CONFIGS
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source, kbuild_env
 

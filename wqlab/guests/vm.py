@@ -125,7 +125,7 @@ def choose_accel(build: BuildDir, scenario: Scenario) -> str:
     return f"tcg,thread={'multi' if scenario.cpus <= CORES else 'single'}"
 
 
-def find_emulation(build: BuildDir, scenario: Scenario, program: Path | None = None) -> str:
+def probe_emulation(build: BuildDir, scenario: Scenario, program: Path | None = None) -> str:
     """How a kernel is run on a scenario, as "QEMU 7.2.22 tcg,thread=multi, 2 vCPUs".
 
     Where KVM was not tried yet, that boots the kernel. `program` is another QEMU than the host's.

@@ -34,7 +34,8 @@ from wqlab.ground.problem import FAILED, OK, Problem, Usage
 from wqlab.ground.run import say
 from wqlab.guests.qemu import qemu_version
 from wqlab.kernels.arch import find_arch
-from wqlab.kernels.build import check_patches, flavours
+from wqlab.kernels.build import check_patches
+from wqlab.kernels.flavours import flavours
 from wqlab.kernels.options import add_base, names, numbers, positive
 from wqlab.measure import tasks
 from wqlab.measure.campaign import Campaign, add_out

@@ -221,7 +221,7 @@ def plan(
 def steps_of(trials: Sequence[Trial], out: Path) -> list[Step]:
     """The boots as steps of a campaign, on this host; files in `out`."""
     kinds = {(trial.scenario.name, trial.build.arch): trial for trial in trials}
-    hosts = {of: host(vm.find_emulation(one.build, one.scenario)) for of, one in kinds.items()}
+    hosts = {of: host(vm.probe_emulation(one.build, one.scenario)) for of, one in kinds.items()}
     return [one.step(hosts[one.scenario.name, one.build.arch], out) for one in trials]
 
 

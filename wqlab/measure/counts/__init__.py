@@ -122,7 +122,7 @@ def emulation(kind: Kind, kernel: BuildDir, scenario: Scenario) -> str:
     """What the guest runs on, as results have it."""
     if kind.simulated:
         return find_machine(scenario.name).emulation
-    return vm.find_emulation(kernel, scenario, emulator("wqcount")[0] if kind.functions else None)
+    return vm.probe_emulation(kernel, scenario, emulator("wqcount")[0] if kind.functions else None)
 
 
 def plan(kind: Kind, args: argparse.Namespace) -> list[Step]:
