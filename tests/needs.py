@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import checks
+import debian
 import pytest
 from farm import ALL, Making, Need
 
@@ -193,8 +194,6 @@ class DebianKernel(Need):
         return f"kernel: Debian's own{' with modules' * bool(self.modules)}"
 
     def make(self, farm: Making) -> BuildDir:
-        from wqlab.measure import debian
-
         return find_build(debian.prepare(load_base(default_base()), self.modules))
 
 

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from debian import configuration
 from sparse import find_sparse
 
 from wqlab.ground.places import VENV
@@ -22,7 +23,6 @@ from wqlab.kernels.bases import Base, Patch, base_names
 from wqlab.kernels.build import Job
 from wqlab.kernels.flavours import CONFIGS, Flavour, fragments, wanted
 from wqlab.kernels.source import Source
-from wqlab.measure.debian import configuration
 
 # A kernel for SMP, of which only the objects of the series are made.
 FLAVOUR = Flavour("check", "for SMP", ("common", "series"))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What is measured, by which boots, and what each boot has shown."""
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from wqlab import results
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
+from wqlab.ground.run import CORES
 from wqlab.guests import vm
 from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import Scenario, find_scenario, format_pods, load_scenario
@@ -41,7 +41,7 @@ def flavour_of(part: str, flavour: str) -> str:
 
 
 def host_cpus() -> int:
-    return len(os.sched_getaffinity(0))
+    return CORES
 
 
 # --- the boots ---------------------------------------------------------------------------
