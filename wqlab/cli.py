@@ -40,9 +40,7 @@ COMMANDS = {
 # The task of scripts/setup that a command needs, if not `bench`. Of these only `sim` takes Python
 # packages.
 TASKS = {
-    "mutants": "sim",
     "mails": "test",
-    "debian": "bench",
     "doctor": "",
     "load": "",
     "local": "",

@@ -44,6 +44,9 @@ class Planned(Need):
     guess = 5.0
     before = (SOURCE,)
 
+    def __str__(self) -> str:
+        return f"mutants of {self.path.name}"
+
     def make(self, farm: Making) -> Plan:
         return plan(farm[SOURCE], list(find_diffs(self.path).values()))
 
@@ -56,6 +59,9 @@ class MutantKernel(Need):
     flavour: str  # "" is User Mode Linux
     cores = ALL
     guess = 90.0
+
+    def __str__(self) -> str:
+        return f"kernel: {self.flavour or 'uml'} with mutants of {self.path.name}"
 
     @property
     def tier(self) -> str:
@@ -78,6 +84,9 @@ class Tried(Need):
     path: Path
     name: str
     run: Run = field(default_factory=Run)
+
+    def __str__(self) -> str:
+        return f"mutant: {self.name or 'none'}"
 
     @property
     def cores(self) -> int:
