@@ -3,24 +3,17 @@
 and QEMU's process has what is there now."""
 
 import os
-import random
 import re
-import sys
 import threading
-import time
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import drgn
 from drgn.helpers.linux.mm import follow_phys, phys_to_virt
 
-from wqlab.ground.places import ROOT
 from wqlab.guests.talk import Lost, Monitor
 from wqlab.kernels.builddir import BuildDir
-
-sys.path.insert(0, str(ROOT / "tools/workqueue"))
-import wq_contention
-import wq_verify
 
 LOW, HIGH = 640 << 10, 1 << 20  # what is in between isn't memory
 END_LIMIT = 60  # seconds for the last check
@@ -74,73 +67,29 @@ def running(kernel: BuildDir, core: Path, pid: int, monitor: Monitor, memory: in
     return prog
 
 
-class Live:
-    """Checks a guest again and again, from when its job holds."""
+class Looking:
+    """Looks at a guest's memory while it runs, in a thread, from when its job holds."""
 
-    def __init__(self, kernel: BuildDir, memory: int, secs: float) -> None:
-        self.kernel, self.memory, self.secs = kernel, memory, secs
-        self.statuses: Counter[int] = Counter()
-        self.wrong: list[str] = []
-        self.thread: threading.Thread | None = None
+    thread: threading.Thread | None = None
 
-    def begin(self, pid: int, monitor: Monitor, core: Path) -> None:
-        prog = running(self.kernel, core, pid, monitor, self.memory)
-        self.thread = threading.Thread(target=self.check, args=[prog], daemon=True)
-        self.thread.start()
+    @contextmanager
+    def of(self, kernel: BuildDir, memory: int) -> Iterator[Callable[[int, Monitor, Path], None]]:
+        """At a guest with that kernel and so many MiB; what is to be called when it holds."""
 
-    def check(self, prog: drgn.Program) -> None:
-        end = time.monotonic() + self.secs
-        while time.monotonic() < end:
-            results = list(wq_verify.verify(prog))
-            self.statuses[wq_verify.status_of(results)] += 1
-            self.wrong += [
-                f"{result.name} {result.status} {result.text}"
-                for result in results
-                if result.status in ("wrong", "unknown")
-            ]
+        def begin(pid: int, monitor: Monitor, core: Path) -> None:
+            prog = running(kernel, core, pid, monitor, memory)
+            self.thread = threading.Thread(target=self.look, args=[prog], daemon=True)
+            self.thread.start()
+
+        try:
+            yield begin
+        finally:
+            self.end()
+
+    def look(self, prog: drgn.Program) -> None:
+        raise NotImplementedError
 
     def end(self) -> None:
+        """Wait until it has seen enough."""
         if self.thread:
             self.thread.join(END_LIMIT)
-
-
-class Sampling:
-    """Reads the locks of a guest's workqueues between two lines of its job."""
-
-    def __init__(self, kernel: BuildDir, memory: int) -> None:
-        self.kernel, self.memory = kernel, memory
-        self.started, self.ended = threading.Event(), threading.Event()
-        self.rounds, self.seconds = 0, 0.0
-        self.classes: dict[str, Counter[str]] = {}
-        self.thread: threading.Thread | None = None
-
-    def begin(self, pid: int, monitor: Monitor, core: Path) -> None:
-        prog = running(self.kernel, core, pid, monitor, self.memory)
-        self.thread = threading.Thread(target=self.sample, args=[prog], daemon=True)
-        self.thread.start()
-
-    def said(self, line: str) -> None:
-        if line == "begin":
-            self.started.set()
-        elif line == "end":
-            self.ended.set()
-            if self.thread:
-                self.thread.join(END_LIMIT)
-
-    def sample(self, prog: drgn.Program) -> None:
-        sampler = wq_contention.Sampler(prog)
-        if not self.started.wait(END_LIMIT):
-            return
-        began = found = time.monotonic()
-        locks: dict[int, wq_contention.Lock] = {}
-        while not self.ended.wait(random.uniform(0, 0.002)):
-            if (now := time.monotonic()) - found > 0.2:
-                found = now
-                sampler.find()
-            sampler.round()
-            locks |= {id(lock): lock for lock in sampler.locks.values()}
-        self.rounds, self.seconds = sampler.rounds, time.monotonic() - began
-        for lock in locks.values():
-            counts = self.classes.setdefault("pool->lock" if lock.pool else "nna->lock", Counter())
-            counts["held"] += lock.held
-            counts["queued"] += lock.queued

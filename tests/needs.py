@@ -2,30 +2,21 @@
 """The kernels and boots that tests need."""
 
 import hashlib
-import os
-import shutil
-import struct
-import sys
-import tomllib
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import checks
 import debian
 import pytest
 from farm import ALL, Making, Need
 
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import Problem, Skipped
-from wqlab.ground.run import check
+from wqlab.ground.run import CORES
 from wqlab.guests import vm
-from wqlab.guests.initramfs import libraries
 from wqlab.guests.kunit import Report, Uml, build_uml, parse
 from wqlab.guests.qemu import BootOptions, unfit
 from wqlab.guests.scenario import Cpus, find_scenario
-from wqlab.guests.talk import Monitor
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import default_base, load_base
 from wqlab.kernels.build import build, diff_overlay
@@ -43,7 +34,6 @@ for pt in prog["wq_pod_types"]:
 """
 SLOWER = 4  # times: a kernel that checks for mistakes
 COLD = ("test", "debug")  # flavours that `make test` has the time to compile: minutes each
-HOST_CORES = len(os.sched_getaffinity(0))
 
 
 def at_boot(scenario: str, count: int) -> Cpus:
@@ -108,31 +98,6 @@ class Kernel(Need):
             arch=find_arch(self.arch),
         )
         return find_build(built)
-
-
-@dataclass(frozen=True)
-class GateKernel(Need):
-    """A kernel with the series in a configuration of configs/gates.toml."""
-
-    gate: str
-    cores = ALL
-    guess = 200.0
-    before = (SOURCE,)
-
-    @property
-    def name(self) -> str:
-        """In the names of tests."""
-        return f"gate-{self.gate}"
-
-    def __str__(self) -> str:
-        return f"kernel: {self.name}"
-
-    def make(self, farm: Making) -> BuildDir:
-        gate = checks.gates()[self.gate]
-        if reason := gate.unfit(farm.options.base):
-            raise Skipped(reason)
-        # a flavour may have the same name
-        return find_build(build(farm[SOURCE], replace(gate, name=self.name)))
 
 
 @dataclass(frozen=True)
@@ -286,7 +251,7 @@ class Boot(Need):
         kvm = memo.is_file() and memo.read_text() == "pass\n"
         # As wqlab.guests.vm.choose_accel: more CPUs than cores are emulated by one thread. Where cores
         # are shared, a CPU that spins waits long for the one that is not running.
-        return min(cpus, HOST_CORES) if kvm or cpus <= HOST_CORES else 1
+        return min(cpus, CORES) if kvm or cpus <= CORES else 1
 
     @property
     def before(self) -> tuple[Need, ...]:
@@ -297,7 +262,8 @@ class Boot(Need):
         name = hashlib.sha256(str(self).encode()).hexdigest()[:8]
         return BUILD / f"test/boots/{self.scenario}-{self.job}-{name}"
 
-    def make(self, farm: Making, keep: bool = False, on_hold: Any = None, **more: Any) -> Any:
+    def make(self, farm: Making, **more: Any) -> Any:
+        """`more` is for BootOptions."""
         kernel, out = farm[self.kernel], self.out
         script = None
         if (kernel.path / "vmlinux").is_file():
@@ -317,50 +283,9 @@ class Boot(Need):
                 present=self.present,
                 serial=self.serial,
                 verify=True,
-                keep=keep,
-                on_hold=on_hold,
                 **more,
             ),
         )
-
-
-@dataclass(frozen=True)
-class Watched(Boot):
-    """A boot, and what wq_verify.py says again and again while it goes on after its job held: how
-    many checks ended with each status, and what was wrong or unknown."""
-
-    secs: float = 60.0
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}, watched for {self.secs:.0f} s"
-
-    @property
-    def guess(self) -> float:
-        return self.secs + 30
-
-    def make(self, farm: Making, keep: bool = True) -> tuple[vm.Record, Counter[int], list[str]]:
-        from live import Live
-
-        live = Live(farm[self.kernel], find_scenario(self.scenario).memory, self.secs)
-        try:
-            record = super().make(farm, keep, live.begin)
-        finally:
-            live.end()
-        return record, live.statuses, live.wrong
-
-
-@dataclass(frozen=True)
-class Sampled(Boot):
-    """A boot of guest/jobs/contention, and what wq_contention.py has seen of its locks between the
-    lines "begin" and "end": how many samples, of each class how often it was held and how many
-    waited in all, and the seconds that it took."""
-
-    def make(self, farm: Making, *_: Any) -> tuple[vm.Record, int, dict[str, Counter[str]], float]:
-        from live import Sampling
-
-        sampling = Sampling(farm[self.kernel], find_scenario(self.scenario).memory)
-        record = super().make(farm, on_hold=sampling.begin, on_line=sampling.said)
-        return record, sampling.rounds, sampling.classes, sampling.seconds
 
 
 @dataclass(frozen=True)
@@ -370,125 +295,11 @@ class Core(Boot):
     def __str__(self) -> str:
         return f"{super().__str__()}, to keep its memory"
 
-    def make(self, farm: Making, keep: bool = True, on_hold: Any = None) -> tuple[BuildDir, Path]:
-        record = super().make(farm, keep, on_hold)
+    def make(self, farm: Making, **more: Any) -> tuple[BuildDir, Any]:
+        record = super().make(farm, keep=True, **more)
         if record.verdict != "pass":
             raise Problem(f"{self}: {record.verdict}, {record.reason}")
         return farm[self.kernel], self.out / "core-0"
-
-
-@dataclass(frozen=True)
-class Dumps(Core):
-    """A boot, and its memory as QEMU writes it without and with what page tables map, and as kdump
-    does: its kernel, and each of these by its name where it's to be had."""
-
-    def make(
-        self, farm: Making, keep: bool = True, on_hold: Any = None
-    ) -> tuple[BuildDir, dict[str, Path]]:
-        def hold(_: int, monitor: Monitor, core: Path) -> None:
-            monitor.dump_memory(core.with_name("core-paging"), paging=True)
-
-        self.out.mkdir(parents=True, exist_ok=True)
-        for old in self.out.glob("core-*"):
-            old.unlink()
-        kernel, core = super().make(farm, keep, hold)
-        found = {"plain": core, "paging": core.with_name("core-paging")}
-        # it knows dumps of its own architecture only
-        if shutil.which("makedumpfile") and not self.arch.foreign:
-            found["kdump"] = core.with_name("core-kdump")
-            phdrs_first(core)
-            command = ["makedumpfile", "-c", "-d", "17", core, found["kdump"]]
-            check(command, wrong="makedumpfile failed", limit=120)
-        return kernel, found
-
-
-def phdrs_first(core: Path) -> None:
-    """Put the program headers right behind the ELF header, where makedumpfile looks for them, and
-    QEMU 7.2 has section headers."""
-    with core.open("r+b") as file:
-        core.chmod(0o600)
-        header = bytearray(file.read(64))
-        (start,), (number,) = (
-            struct.unpack_from("<Q", header, 32),
-            struct.unpack_from("<H", header, 56),
-        )
-        file.seek(start)
-        program_headers = file.read(56 * number)
-        struct.pack_into("<QQ", header, 32, 64, 0)  # where they are; no section headers
-        struct.pack_into("<HHHHHH", header, 52, 64, 56, number, 0, 0, 0)
-        file.seek(0)
-        file.write(header + program_headers)
-
-
-@dataclass(frozen=True)
-class Drgn(Need):
-    """drgn as Debian 12 has it, or the one that all else here uses: a folder of packages."""
-
-    old: bool = False
-
-    def make(self, farm: Making) -> Path:
-        import drgn
-
-        if not self.old:
-            return Path(drgn.__file__).parent.parent
-        with (ROOT / "pyproject.toml").open("rb") as file:
-            [pin] = tomllib.load(file)["dependency-groups"]["debian12"]
-        folder = BUILD / "test" / pin
-        if not (folder / "drgn").is_dir():
-            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade"]
-            command += ["--only-binary", ":all:", "--target", str(folder), pin]
-            check(command, wrong=f"{pin} could not be installed", limit=300)
-        return folder
-
-
-@dataclass(frozen=True)
-class Inside(Boot):
-    """A boot in which each line of `commands` is run; the guest has `drgn`, Debian 12's or the
-    newest, the scripts in /tools, its own debug info where there is any, and `program` of this
-    machine."""
-
-    old: bool = False
-    program: str = ""
-
-    def __str__(self) -> str:
-        with_ = ["drgn of Debian 12" if self.old else "drgn", *filter(None, [self.program])]
-        return f"{super().__str__()}, with {' and '.join(with_)} in the guest"
-
-    @property
-    def memory(self) -> int:
-        return find_scenario(self.scenario).memory
-
-    @property
-    def before(self) -> tuple[Need, ...]:
-        return *super().before, *([] if self.arch.foreign else [Drgn(self.old)]), SOURCE
-
-    def make(self, farm: Making, *_: Any) -> Any:
-        from closure import debians, python_with
-
-        kernel = farm[self.kernel]
-        if self.arch.foreign:
-            files, python, packages = debians(self.arch), "/usr/bin/python3.11", ""
-        else:
-            packages = str(farm[Drgn(self.old)])
-            files, python = python_with(Path(packages)), str(Path(sys.executable).resolve())
-        self.out.mkdir(parents=True, exist_ok=True)
-        launcher = self.out / "drgn"
-        launcher.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {python} -m drgn "$@"\n')
-        launcher.chmod(0o755)
-        files["bin/drgn"] = launcher
-        if self.program:
-            path = shutil.which(self.program)
-            if not path:
-                raise Skipped(f"there is no {self.program}")
-            files |= {f"bin/{self.program}": Path(path)}
-            files |= {str(library): library for library in libraries(Path(path))}
-        files |= {f"tools/{path.name}": path for path in (ROOT / "tools/workqueue").glob("*.py")}
-        vmlinux = kernel.path / "vmlinux"
-        files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}
-        more = {name: path.read_bytes() for name, path in files.items()}
-        with farm[SOURCE].hold() as tree:
-            more["tools/wq_dump.py"] = (tree / "tools/workqueue/wq_dump.py").read_bytes()
-        return super().make(farm, more=more)
 
 
 @dataclass(frozen=True)

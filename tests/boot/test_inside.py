@@ -7,12 +7,71 @@ as only newer drgns have it. By hand: on a kernel without /proc/kcore.
 """
 
 import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
-from needs import OTHERS, TEST, DebianKernel, Inside, Kernel
+from closure import Drgn, debians, python_with
+from farm import Making, Need
+from needs import OTHERS, SOURCE, TEST, Boot, DebianKernel, Kernel
 
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Skipped
 from wqlab.guests.dump import parse_dump
+from wqlab.guests.initramfs import libraries
+from wqlab.guests.scenario import find_scenario
 from wqlab.guests.vm import Record, sections
+
+
+@dataclass(frozen=True)
+class Inside(Boot):
+    """A boot in which each line of `commands` is run; the guest has `drgn`, Debian 12's or the
+    newest, the scripts in /tools, its own debug info where there is any, and `program` of this
+    machine."""
+
+    old: bool = False
+    program: str = ""
+
+    def __str__(self) -> str:
+        with_ = ["drgn of Debian 12" if self.old else "drgn", *filter(None, [self.program])]
+        return f"{super().__str__()}, with {' and '.join(with_)} in the guest"
+
+    @property
+    def memory(self) -> int:
+        return find_scenario(self.scenario).memory
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return *super().before, *([] if self.arch.foreign else [Drgn(self.old)]), SOURCE
+
+    def make(self, farm: Making, **_: Any) -> Any:
+        kernel = farm[self.kernel]
+        if self.arch.foreign:
+            files, python, packages = debians(self.arch), "/usr/bin/python3.11", ""
+        else:
+            packages = str(farm[Drgn(self.old)])
+            files, python = python_with(Path(packages)), str(Path(sys.executable).resolve())
+        self.out.mkdir(parents=True, exist_ok=True)
+        launcher = self.out / "drgn"
+        launcher.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {python} -m drgn "$@"\n')
+        launcher.chmod(0o755)
+        files["bin/drgn"] = launcher
+        if self.program:
+            path = shutil.which(self.program)
+            if not path:
+                raise Skipped(f"there is no {self.program}")
+            files |= {f"bin/{self.program}": Path(path)}
+            files |= {str(library): library for library in libraries(Path(path))}
+        files |= {f"tools/{path.name}": path for path in (ROOT / "tools/workqueue").glob("*.py")}
+        vmlinux = kernel.path / "vmlinux"
+        files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}
+        more = {name: path.read_bytes() for name, path in files.items()}
+        with farm[SOURCE].hold() as tree:
+            more["tools/wq_dump.py"] = (tree / "tools/workqueue/wq_dump.py").read_bytes()
+        return super().make(farm, more=more)
+
 
 MACHINE = "inside-2"
 VERIFY = "drgn -q -s /vmlinux /tools/wq_verify.py"

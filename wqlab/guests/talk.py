@@ -69,10 +69,9 @@ class Monitor:
             raise Lost(f"QEMU {name}: {answer['error'].get('desc') if answer else 'no answer'}")
         return answer["return"]
 
-    def dump_memory(self, core: Path, **more: object) -> None:
-        """Write the guest's memory to a file; `more` are other arguments of dump-guest-memory."""
-        arguments = {"paging": False, "protocol": f"file:{core}"} | more
-        self.execute("dump-guest-memory", arguments)
+    def dump_memory(self, core: Path, paging: bool = False) -> None:
+        """Write the guest's memory to a file; with `paging`, what page tables map."""
+        self.execute("dump-guest-memory", {"paging": paging, "protocol": f"file:{core}"})
 
 
 def follow(

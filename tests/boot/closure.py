@@ -1,19 +1,44 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Python and drgn for a guest: this machine's files, at the paths that they have here, or for
+"""drgn of two ages; and Python and drgn for a guest: this machine's files, at the paths that they have here, or for
 another architecture Debian's."""
 
 import os
 import re
 import shutil
 import sys
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
-from wqlab.ground.places import CACHE
+import drgn
+from farm import Making, Need
+
+from wqlab.ground.places import BUILD, CACHE, ROOT
 from wqlab.ground.problem import Skipped
 from wqlab.ground.run import check
 from wqlab.guests.initramfs import libraries
 from wqlab.kernels import apt
 from wqlab.kernels.arch import Arch
+
+
+@dataclass(frozen=True)
+class Drgn(Need):
+    """drgn as Debian 12 has it, or the one that all else here uses: a folder of packages."""
+
+    old: bool = False
+
+    def make(self, farm: Making) -> Path:
+        if not self.old:
+            return Path(drgn.__file__).parent.parent
+        with (ROOT / "pyproject.toml").open("rb") as file:
+            [pin] = tomllib.load(file)["dependency-groups"]["debian12"]
+        folder = BUILD / "test" / pin
+        if not (folder / "drgn").is_dir():
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade"]
+            command += ["--only-binary", ":all:", "--target", str(folder), pin]
+            check(command, wrong=f"{pin} could not be installed", limit=300)
+        return folder
+
 
 # of the standard library, what nothing here imports
 LEFT_OUT = {"__pycache__", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tkinter"}
