@@ -10,13 +10,14 @@ import debian
 import pytest
 from farm import ALL, Making, Need
 
+from wqlab.ground.files import write_whole
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import CORES
 from wqlab.guests import vm
 from wqlab.guests.kunit import Report, Uml, build_uml, parse
 from wqlab.guests.qemu import BootOptions, unfit
-from wqlab.guests.scenario import Cpus, find_scenario
+from wqlab.guests.scenario import find_scenario
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import default_base, load_base
 from wqlab.kernels.build import build, diff_overlay
@@ -25,7 +26,6 @@ from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source
 from wqlab.measure.subjects import several_cpus
 
-HOTADD = ROOT / "tests/mutants/hotadd.diff"
 CULLING = ROOT / "tests/mutants/culling.diff"
 # For the end of wq_dump.py: where in memory the pods of each scope are.
 PLACES = """
@@ -34,14 +34,6 @@ for pt in prog["wq_pod_types"]:
 """
 SLOWER = 4  # times: a kernel that checks for mistakes
 COLD = ("test", "debug")  # flavours that `make test` has the time to compile: minutes each
-
-
-def at_boot(scenario: str, count: int) -> Cpus:
-    """Those that come up with maxcpus=: of all cores of an x86 machine the first threads before the
-    others, elsewhere by number."""
-    machine, x86 = find_scenario(scenario), find_arch().name == "x86_64"
-    cpus = sorted(range(machine.cpus), key=lambda cpu: cpu % machine.smp["threads"] if x86 else 0)
-    return frozenset(cpus[:count])
 
 
 @dataclass(frozen=True)
@@ -89,15 +81,10 @@ class Kernel(Need):
     def make(self, farm: Making) -> BuildDir:
         source = farm[SOURCE]
         overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
-        built = build(
-            source,
-            self.flavour,
-            patches=self.patches,
-            overlay=overlay,
-            modules=self.modules,
-            arch=find_arch(self.arch),
+        where = {"arch": find_arch(self.arch), "modules": self.modules}
+        return find_build(
+            build(source, self.flavour, patches=self.patches, overlay=overlay, **where)
         )
-        return find_build(built)
 
 
 @dataclass(frozen=True)
@@ -168,7 +155,6 @@ STOCK = Kernel("test", patches=0, modules=(*GUEST_MODULES, "wqtorture"))
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
-SEEN = Kernel("seen")  # where lock statistics are
 RT = Kernel("rt")
 NATIVE = NativeKernel()
 # The weaker memory order, with --tier full; nothing more where it is the default.
@@ -207,17 +193,12 @@ class Boot(Need):
     guess = 15.0
 
     def __str__(self) -> str:
+        digest = self.commands and hashlib.sha256(self.commands.encode()).hexdigest()[:8]
         present = f"{self.present} CPUs" if self.present else ""
-        words = (
-            self.job,
-            "on",
-            self.scenario,
-            f"({self.kernel})",
-            self.append,
-            self.digest,
-            present,
+        words = [self.append, digest, present]
+        return " ".join(
+            filter(None, [f"boot: {self.job} on {self.scenario} ({self.kernel})", *words])
         )
-        return "boot: " + " ".join(filter(None, words))
 
     @property
     def arch(self) -> Arch:
@@ -241,16 +222,11 @@ class Boot(Need):
         return 1 if self.kernel in (TEST, ARM64, DebianKernel()) else SLOWER
 
     @property
-    def digest(self) -> str:
-        """Of the commands."""
-        return self.commands and hashlib.sha256(self.commands.encode()).hexdigest()[:8]
-
-    @property
     def cores(self) -> int:
         cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(self.arch)
         kvm = memo.is_file() and memo.read_text() == "pass\n"
-        # As wqlab.guests.vm.choose_accel: more CPUs than cores are emulated by one thread. Where cores
-        # are shared, a CPU that spins waits long for the one that is not running.
+        # As vm.choose_accel(): more CPUs than cores are emulated by one thread, as a CPU that spins
+        # waits long for one that is not running.
         return min(cpus, CORES) if kvm or cpus <= CORES else 1
 
     @property
@@ -264,28 +240,21 @@ class Boot(Need):
 
     def make(self, farm: Making, **more: Any) -> Any:
         """`more` is for BootOptions."""
-        kernel, out = farm[self.kernel], self.out
-        script = None
+        kernel, scenario, script = farm[self.kernel], find_scenario(self.scenario), None
         if (kernel.path / "vmlinux").is_file():
-            out.mkdir(parents=True, exist_ok=True)
-            script = out / "wq_dump.py"
-            script.write_text((kernel.path / script.name).read_text() + PLACES)
-        return vm.boot(
-            kernel,
-            find_scenario(self.scenario),
-            self.job,
-            out,
-            BootOptions(
-                append=self.append,
-                commands=self.commands,
-                timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
-                wq_dump=script,
-                present=self.present,
-                serial=self.serial,
-                verify=True,
-                **more,
-            ),
+            script = self.out / "wq_dump.py"
+            write_whole(script, (kernel.path / script.name).read_text() + PLACES)
+        options = BootOptions(
+            append=self.append,
+            commands=self.commands,
+            timeout=self.timeout or self.slower * scenario.timeout,
+            wq_dump=script,
+            present=self.present,
+            serial=self.serial,
+            verify=True,
+            **more,
         )
+        return vm.boot(kernel, scenario, self.job, self.out, options)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from farm import Farm, Need, with_before
 TIERS = ("quick", "test", "full")
 QUICK = ("host", "tests")  # folders, of tests and audit, whose tests are quick unless marked
 SLOWEST = 15  # needs to show at the end
-SECONDS = "farm/seconds"  # in pytest's cache: how long each need took
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -81,11 +80,9 @@ class Runner:
         if session.config.option.collectonly or session.testsfailed:
             return
         self.needs = {item.nodeid: needs_of(item) for item in session.items}
-        cache = getattr(self.config, "cache", None)
         self.farm = Farm(
             [need for needs in self.needs.values() for need in needs],
             options=self.config.option,
-            known=cache.get(SECONDS, {}) if cache else {},
             log=self.config.rootpath / "build/test/farm.log",
             terminal=self.terminal,
         )
@@ -143,9 +140,6 @@ class Runner:
         self.ended = True
         if session.config.option.collectonly:
             return
-        if cache := getattr(self.config, "cache", None):
-            seconds = {str(need): made.seconds for need, made in self.farm.made.items()}
-            cache.set(SECONDS, cache.get(SECONDS, {}) | seconds)
         self.lost += self.untested()
         if not self.outcomes and not self.lost:
             self.lost.append("nothing was tested")

@@ -29,7 +29,7 @@ from drgn.helpers.linux.percpu import per_cpu
 from farm import Making
 from live import END_LIMIT, Looking
 from memory import Memory, wq_contention
-from needs import SEEN, Boot
+from needs import Boot, Kernel
 from test_verify import SERIES_CORE, STOCK_CORE
 
 from wqlab.guests import vm
@@ -37,6 +37,7 @@ from wqlab.guests.scenario import find_scenario
 from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.tasks import parse_lock_stat
 
+SEEN = Kernel("seen")  # where lock statistics are
 HELD, PENDING = 0x1, 0x100
 
 
