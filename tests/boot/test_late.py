@@ -24,8 +24,8 @@ CPU = "/sys/devices/system/cpu"
 
 
 def at_boot(scenario: str, count: int) -> Cpus:
-    """Those that come up with maxcpus=: of all cores of an x86 machine the first threads before the
-    others, elsewhere by number."""
+    """The CPUs that come up with maxcpus=COUNT. On x86 the first threads of all cores come up before
+    the second ones; elsewhere CPUs come up in the order of their numbers."""
     machine, x86 = find_scenario(scenario), find_arch().name == "x86_64"
     cpus = sorted(range(machine.cpus), key=lambda cpu: cpu % machine.smp["threads"] if x86 else 0)
     return frozenset(cpus[:count])

@@ -21,7 +21,7 @@ from wqlab.ground.run import check
 from wqlab.guests.initramfs import find_busybox
 from wqlab.guests.vm import Record, sections
 from wqlab.kernels.arch import find_arch
-from wqlab.kernels.build import Job
+from wqlab.kernels.build import Kbuild
 from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.flavours import Flavour, fragments, wanted
 
@@ -54,12 +54,12 @@ class Package(Need):
             folder = source.place(place) / "package"  # the packages are put beside the objects
             for old in folder.glob("*.*"):
                 old.unlink()
-            job = Job(tree, folder / arch.name, arch, jobs=0)
-            job.obj.mkdir(parents=True, exist_ok=True)
-            job.log.write_text("")
+            kbuild = Kbuild(tree, folder / arch.name, arch, jobs=0)
+            kbuild.obj.mkdir(parents=True, exist_ok=True)
+            kbuild.log.write_text("")
             lines = wanted(source, source.count(None), fragments(FLAVOUR, arch))
-            job.configure(f"{source.version} ({FLAVOUR.name})", FLAVOUR, lines)
-            job.make("making a package", "bindeb-pkg", wrong="no package was made")
+            kbuild.configure(f"{source.version} ({FLAVOUR.name})", FLAVOUR, lines)
+            kbuild.make("making a package", "bindeb-pkg", wrong="no package was made")
             [package] = folder.glob("linux-image-*.deb")
             return installed(package, folder / "root", find_busybox(arch))
 

@@ -46,7 +46,7 @@ MODULES = {
         for name in ("wqcrowd", "wqflush", "wqmany", "wqreclaim")
     },
 }
-# Changed when the same input gives another result.
+# To be changed when the same input gives another result than before.
 VERSION = 4
 
 
@@ -68,13 +68,13 @@ def overlay_key(overlay: Mapping[str, str] | None) -> str:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One build: where it is done, and by which make."""
+class Kbuild:
+    """The kernel's make for one build."""
 
-    tree: Path
-    obj: Path
+    tree: Path  # the source
+    obj: Path  # where objects go, O=
     arch: Arch
-    jobs: int
+    jobs: int  # for make -j; 0: as many as there are CPUs
     args: tuple[str, ...] = ()  # more for make, that win over what is said here
 
     @property
@@ -171,17 +171,17 @@ class Recipe:
         parts += [*self.flavour.lines, *self.flavour.make]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
-    def make(self, job: "Job") -> list[Path]:
+    def make(self, kbuild: "Kbuild") -> list[Path]:
         """Configure and build the kernel; the modules that are built out of tree."""
         label = f"{self.source.version} with {self.patches} patches ({self.flavour.name})"
-        job.obj.mkdir(parents=True, exist_ok=True)
-        job.log.write_text("")
-        job.configure(label, self.flavour, wanted(self.source, self.patches, self.paths))
+        kbuild.obj.mkdir(parents=True, exist_ok=True)
+        kbuild.log.write_text("")
+        kbuild.configure(label, self.flavour, wanted(self.source, self.patches, self.paths))
         targets = [self.arch.target, "vmlinux"]
-        if "CONFIG_MODULES=y" in (job.obj / ".config").read_text().splitlines():
+        if "CONFIG_MODULES=y" in (kbuild.obj / ".config").read_text().splitlines():
             targets.append("modules")
-        job.make(f"building {label}, log in {job.log}", *targets, wrong="the build failed")
-        return [job.make_module(name) for name in self.modules]
+        kbuild.make(f"building {label}, log in {kbuild.log}", *targets, wrong="the build failed")
+        return [kbuild.make_module(name) for name in self.modules]
 
     def about(self, obj: Path) -> dict[str, object]:
         """What build.json says of a build that was made in `obj`."""
@@ -245,14 +245,14 @@ def build(
             # Kbuild then calls the source "..", whatever its path: the compiler's output in the
             # cache fits every place.
             obj = (where if recipe.is_stock else tree) / name
-            job = Job(tree, obj, arch, jobs, what.make)
-            more = recipe.make(job)
-            keep(job, recipe.about(obj), result, more)
+            kbuild = Kbuild(tree, obj, arch, jobs, what.make)
+            more = recipe.make(kbuild)
+            keep(kbuild, recipe.about(obj), result, more)
     say(f"built: {result}")
     return result
 
 
-def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Path]) -> None:
+def keep(kbuild: Kbuild, about: Mapping[str, object], result: Path, more: Sequence[Path]) -> None:
     """Move what is needed of a build to its place, `result`, and remove old results.
 
     It is copied beside its place first, so that nobody finds it half copied. The KEPT results
@@ -261,19 +261,19 @@ def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Pat
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{result.name}.", dir=IMAGES) as folder:
         part = Path(folder) / "result"
-        names = [job.arch.image, ".config", "include/config/kernel.release"]
-        if "CONFIG_DEBUG_INFO=y" in (job.obj / ".config").read_text().splitlines():
+        names = [kbuild.arch.image, ".config", "include/config/kernel.release"]
+        if "CONFIG_DEBUG_INFO=y" in (kbuild.obj / ".config").read_text().splitlines():
             names.append("vmlinux")
-        order = job.obj / "modules.order"  # other modules there are of an earlier build
+        order = kbuild.obj / "modules.order"  # other modules there are of an earlier build
         modules = order.read_text().split() if order.is_file() else []
         names += [str(Path(name).with_suffix(".ko")) for name in modules]
         for name in dict.fromkeys(names):
             (part / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(job.obj / name, part / name)
+            shutil.copy(kbuild.obj / name, part / name)
         for module in more:
             (part / "lib").mkdir(exist_ok=True)
             shutil.copy(module, part / "lib")
-        shutil.copy(job.tree / "tools/workqueue/wq_dump.py", part)
+        shutil.copy(kbuild.tree / "tools/workqueue/wq_dump.py", part)
         (part / "build.json").write_text(json.dumps(about, indent=1) + "\n")
         remove(result)
         part.rename(result)
