@@ -2,7 +2,6 @@
 """Boot a kernel in QEMU, or as User Mode Linux, run one job of guest/jobs in it, and say how it
 ended."""
 
-import functools
 import hashlib
 import json
 import os
@@ -12,11 +11,10 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 from wqlab.ground.places import CACHE
 from wqlab.ground.problem import Problem, Skipped
@@ -31,7 +29,6 @@ from wqlab.kernels.arch import UML, Arch
 from wqlab.kernels.builddir import BuildDir
 from wqlab.results import Verdict
 
-P = ParamSpec("P")
 CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
 COMPLAINT = re.compile(  # of the kernel
     r"(\[ *[\d.]+\] )?((WARNING|BUG|KASAN|Oops|Kernel panic)\b.*:|INFO: )"
@@ -257,20 +254,6 @@ def died_of_emulator(record: Record) -> bool:
     return record.accel.startswith("tcg") and [*map(int, version)] < [8, 1]
 
 
-def once_more(boots: Callable[P, Record]) -> Callable[P, Record]:
-    """A function that boots as `boots` does, and once more where the guest died of the emulator."""
-
-    @functools.wraps(boots)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Record:
-        record = boots(*args, **kwargs)
-        if died_of_emulator(record):
-            say(f"{record.scenario}: QEMU executed code that was patched, booting once more")
-            record = boots(*args, **kwargs)
-        return record
-
-    return wrapper
-
-
 def boot_parameters(build: BuildDir, scenario: Scenario, job: str, options: BootOptions) -> str:
     """The kernel command line."""
     words = [build.arch.append, "panic=-1", "panic_on_warn=1", f"job={job}"]
@@ -295,19 +278,7 @@ def prepare(build: BuildDir, out: Path, options: BootOptions) -> None:
     (out / "initramfs.cpio").write_bytes(initramfs(build, options.commands, options.more))
 
 
-@once_more
-def boot(
-    build: BuildDir,
-    scenario: Scenario,
-    job: str,
-    out: Path,
-    options: BootOptions = DEFAULTS,
-) -> Record:
-    """Boot a kernel on a scenario, and run a job of guest/jobs.
-
-    Logs, and the record as record.json, are in `out`. Whatever becomes of the guest is in the
-    record; raises Skipped where there is no such guest, and Problem where QEMU or busybox lacks.
-    """
+def _boot(build: BuildDir, scenario: Scenario, job: str, out: Path, options: BootOptions) -> Record:
     if reason := unfit(build.arch, scenario, options.present):
         raise Skipped(f"{scenario.name}: {reason}")
     accel = options.accel or choose_accel(build, scenario)
@@ -337,4 +308,19 @@ def boot(
     )
     text = json.dumps(asdict(record), default=format_cpulist, indent=1)
     (out / "record.json").write_text(text + "\n")
+    return record
+
+
+def boot(
+    build: BuildDir, scenario: Scenario, job: str, out: Path, options: BootOptions = DEFAULTS
+) -> Record:
+    """Boot a kernel on a scenario, and run a job of guest/jobs.
+
+    Logs, and the record as record.json, are in `out`. Whatever becomes of the guest is in the
+    record; raises Skipped where there is no such guest, and Problem where QEMU or busybox lacks.
+    """
+    record = _boot(build, scenario, job, out, options)
+    if died_of_emulator(record):
+        say(f"{record.scenario}: QEMU executed code that was patched, booting once more")
+        record = _boot(build, scenario, job, out, options)
     return record
