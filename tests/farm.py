@@ -5,22 +5,13 @@ It is made ahead of the tests, side by side as far as the cores of this machine 
 process of its own: no test that changes the environment or catches the output disturbs it, and
 when pytest ends, however it ends, that process ends with all that it has started.
 
-    @dataclass(frozen=True)
-    class Half(Need):
-        of: int
-
-        def make(self, farm: Making) -> int:
-            return self.of // 2
-
-    @pytest.mark.needs(Half(6))
-    def test_half(made: int) -> None:
-        assert made == 3
-
+A test marked pytest.mark.needs(Kernel("test")) gets as `made` what Kernel("test").make() returns.
 Equal needs are made once. What a test did not select is not made.
 """
 
 import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import sys
@@ -28,13 +19,13 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import CORES, STARTED, end_all, terminated
@@ -52,31 +43,12 @@ END_LIMIT = 30.0  # seconds for everything to end when it is no longer wanted
 class Need:
     """Something that tests need; a frozen dataclass, whose result can be pickled."""
 
-    @property
-    def tier(self) -> str:
-        """The first tier that has the time to make it with an empty cache."""
-        return "quick"
-
-    @property
-    def cores(self) -> int:
-        """How many cores its making keeps busy; one that wants more than one starts as soon as
-        one is free, and is nice to the others."""
-        return 1
-
-    @property
-    def memory(self) -> int:
-        """MiB that its making takes."""
-        return 500
-
-    @property
-    def guess(self) -> float:
-        """About how many seconds it takes."""
-        return 10.0
-
-    @property
-    def before(self) -> Sequence["Need"]:
-        """What has to be made before; if that fails, this fails."""
-        return ()
+    # A subclass may have properties of these names instead.
+    tier = "quick"  # the first tier that has the time to make it with an empty cache
+    cores = 1  # that its making keeps busy; if more, it starts with one, and is nice to others
+    memory = 500  # MiB that its making takes
+    guess = 10.0  # about how many seconds it takes
+    before: ClassVar[Sequence["Need"]] = ()  # made before; if one of them fails, this fails
 
     def make(self, farm: "Making") -> Any:
         raise NotImplementedError
@@ -125,15 +97,8 @@ class Made:
 def with_before(needs: Iterable[Need]) -> list[Need]:
     """The needs and what has to be made before them, each once, in an order that works."""
     found: dict[Need, None] = {}
-
-    def add(need: Need) -> None:
-        if need not in found:
-            for other in need.before:
-                add(other)
-            found[need] = None
-
     for need in needs:
-        add(need)
+        found |= dict.fromkeys([*with_before(need.before), need])
     return list(found)
 
 
@@ -145,7 +110,6 @@ class Farm:
         needs: Iterable[Need],
         *,
         options: Any = None,
-        cores: int | None = None,
         log: Path | None = None,
         terminal: int = 2,
     ) -> None:
@@ -153,7 +117,7 @@ class Farm:
         `terminal`."""
         self.needs = with_before(needs)
         self.made: dict[Need, Made] = {}
-        self.cores = cores or CORES
+        self._sending = threading.Lock()
         self._gone = False
         self._process: BaseProcess | None = None
         if not self.needs:
@@ -204,10 +168,6 @@ class Farm:
             self._process.join()
         self._process = None
 
-    def slowest(self, number: int) -> list[tuple[float, Need]]:
-        found = [(made.seconds, need) for need, made in self.made.items()]
-        return sorted(found, key=lambda pair: -pair[0])[:number]
-
     # In the other process
 
     def _run(
@@ -242,10 +202,8 @@ class Farm:
         running: dict[Need, float] = {}  # since when
         results: dict[Need, Any] = {}
         done: queue.Queue[tuple[Need, Made]] = queue.Queue()
-        ready: queue.Queue[tuple[Need, Made]] = queue.Queue()
         making = Making(results, options)
         told = time.monotonic()
-        threading.Thread(target=self._send, args=(pipe, ready), daemon=True).start()
         while len(self.made) < len(self.needs):
             for need in self._startable(waiting, list(running)):
                 waiting.remove(need)
@@ -266,7 +224,8 @@ class Farm:
             del running[need]
             results[need] = made.result
             self.made[need] = made
-            ready.put((need, made))
+            # pytest reads when it needs something, which must not hold up what is made
+            threading.Thread(target=self._send, args=(pipe, need, made), daemon=True).start()
             told = time.monotonic()
             outcome = "failed: " if made.wrong else "skipped: " if made.skipped else ""
             where = f"[{len(self.made)}/{len(self.needs)}]"
@@ -276,26 +235,20 @@ class Farm:
 
     def _startable(self, waiting: Iterable[Need], running: Sequence[Need]) -> Iterator[Need]:
         """Those that may start now, in this order: nothing overtakes one that just lacks a core."""
-        free = self.cores - sum(min(need.cores, self.cores) for need in running)
+        free = CORES - sum(min(need.cores, CORES) for need in running)
         memory, alone = MEMORY - sum(need.memory for need in running), not running
         for need in [need for need in waiting if all(one in self.made for one in need.before)]:
             if free >= 1 and (need.memory <= memory or alone):
                 free, memory, alone = free - need.cores, memory - need.memory, False
                 yield need
 
-    def _send(self, pipe: Connection, ready: "queue.Queue[tuple[Need, Made]]") -> None:
-        """Tell pytest what was made. It reads when it needs something, which must not hold up
-        what is made."""
-        while True:
-            need, made = ready.get()
-            index = self.needs.index(need)
+    def _send(self, pipe: Connection, need: Need, made: Made) -> None:
+        index = self.needs.index(need)
+        with self._sending, suppress(OSError):  # pytest may have ended
             try:
                 pipe.send((index, made))
-            except OSError:
-                return  # pytest has ended
-            except Exception as error:  # noqa: BLE001
-                wrong = f"its result cannot be sent: {error}"
-                pipe.send((index, Made(wrong=wrong, seconds=made.seconds)))
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                pipe.send((index, Made(wrong=f"its result cannot be sent: {error}")))
 
     def _ranks(self) -> dict[Need, float]:
         """The seconds from the start of a need to the end of the last one that waits for it."""

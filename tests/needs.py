@@ -15,7 +15,7 @@ from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import CORES
 from wqlab.guests import vm
-from wqlab.guests.kunit import Report, Uml, build_uml, parse
+from wqlab.guests.kunit import Uml, build_uml
 from wqlab.guests.qemu import BootOptions, unfit
 from wqlab.guests.scenario import find_scenario
 from wqlab.kernels.arch import Arch, find_arch
@@ -33,7 +33,11 @@ for pt in prog["wq_pod_types"]:
     print("placed at", *(hex(array.value_()) for array in (pt.cpu_pod, pt.pod_cpus, pt.pod_node)))
 """
 SLOWER = 4  # times: a kernel that checks for mistakes
-COLD = ("test", "debug")  # flavours that `make test` has the time to compile: minutes each
+COLD = (
+    "test",
+    "debug",
+    "native",
+)  # flavours that `make test` has the time to compile: minutes each
 
 
 @dataclass(frozen=True)
@@ -80,29 +84,13 @@ class Kernel(Need):
 
     def make(self, farm: Making) -> BuildDir:
         source = farm[SOURCE]
+        if self.flavour == "native" and not several_cpus(source):
+            raise Skipped("User Mode Linux of this base has one CPU")
         overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
         where = {"arch": find_arch(self.arch), "modules": self.modules}
         return find_build(
             build(source, self.flavour, patches=self.patches, overlay=overlay, **where)
         )
-
-
-@dataclass(frozen=True)
-class NativeKernel(Need):
-    """User Mode Linux with the series, on several CPUs, which is not emulated."""
-
-    name = "native"
-    cores = ALL
-    guess = 200.0
-    before = (SOURCE,)
-
-    def __str__(self) -> str:
-        return f"kernel: {self.name}"
-
-    def make(self, farm: Making) -> BuildDir:
-        if not several_cpus(farm[SOURCE]):
-            raise Skipped("User Mode Linux of this base has one CPU")
-        return find_build(build(farm[SOURCE], self.name, modules=["test_workqueue"]))
 
 
 @dataclass(frozen=True)
@@ -156,7 +144,8 @@ DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
 RT = Kernel("rt")
-NATIVE = NativeKernel()
+# User Mode Linux on several CPUs, which is not emulated
+NATIVE = Kernel("native", modules=("test_workqueue",))
 # The weaker memory order, with --tier full; nothing more where it is the default.
 ARM64 = replace(TEST, arch="arm64")
 OTHERS = () if find_arch().name == ARM64.arch else (ARM64,)
@@ -217,11 +206,6 @@ class Boot(Need):
         return pytest.mark.needs(self)
 
     @property
-    def slower(self) -> int:
-        """As which the kernel is taken, for timeouts."""
-        return 1 if self.kernel in (TEST, ARM64, DebianKernel()) else SLOWER
-
-    @property
     def cores(self) -> int:
         cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(self.arch)
         kvm = memo.is_file() and memo.read_text() == "pass\n"
@@ -244,10 +228,11 @@ class Boot(Need):
         if (kernel.path / "vmlinux").is_file():
             script = self.out / "wq_dump.py"
             write_whole(script, (kernel.path / script.name).read_text() + PLACES)
+        slower = 1 if self.kernel in (TEST, ARM64, DebianKernel()) else SLOWER
         options = BootOptions(
             append=self.append,
             commands=self.commands,
-            timeout=self.timeout or self.slower * scenario.timeout,
+            timeout=self.timeout or slower * scenario.timeout,
             wq_dump=script,
             present=self.present,
             serial=self.serial,
@@ -269,21 +254,3 @@ class Core(Boot):
         if record.verdict != "pass":
             raise Problem(f"{self}: {record.verdict}, {record.reason}")
         return farm[self.kernel], self.out / "core-0"
-
-
-@dataclass(frozen=True)
-class Suites(Need):
-    """What the KUnit suites of a boot came to."""
-
-    boot: Boot
-
-    def __str__(self) -> str:
-        return f"KUnit of {self.boot}"
-
-    @property
-    def before(self) -> tuple[Need, ...]:
-        return self.boot, SOURCE
-
-    def make(self, farm: Making) -> tuple[vm.Record, Report]:
-        record = farm[self.boot]
-        return record, parse(farm[SOURCE].repo, "\n".join([*record.lines, ""]))

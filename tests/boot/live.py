@@ -3,7 +3,6 @@
 and QEMU's process has what is there now."""
 
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 import drgn
 from drgn.helpers.linux.mm import follow_phys, phys_to_virt
 
-from wqlab.guests.talk import Lost, Monitor
+from wqlab.guests.talk import Monitor
 from wqlab.kernels.builddir import BuildDir
 
 LOW, HIGH = 640 << 10, 1 << 20  # what is in between isn't memory
@@ -24,10 +23,7 @@ def running(kernel: BuildDir, core: Path, pid: int, monitor: Monitor, memory: in
 
     def place(mib: int) -> int:
         said = monitor.execute("human-monitor-command", {"command-line": f"gpa2hva {mib << 20:#x}"})
-        found = re.search(r" is (0x[0-9a-f]+)", said)
-        if not found:
-            raise Lost(f"QEMU gpa2hva: {said}")
-        return int(found[1], 16)
+        return int(said.rpartition(" is ")[2], 16)
 
     places = [place(mib) for mib in range(1, memory)]  # nodes have theirs apart
     places.insert(0, places[0] - HIGH)

@@ -14,18 +14,19 @@ import shutil
 import struct
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import drgn
 import pytest
-from closure import Drgn
 from farm import Making, Need
 from memory import Memory
 from needs import ARM64, OTHERS, SOURCE, TEST, Core
 from test_torture import STOCK
 
-from wqlab.ground.places import ROOT
+from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.run import check
 from wqlab.guests.dump import WQ_VERIFY, parse_dump, run_drgn
 from wqlab.kernels.builddir import BuildDir
@@ -34,6 +35,25 @@ WQ_CONTENTION = ROOT / "tools/workqueue/wq_contention.py"
 LIMIT = 120  # seconds for a script
 
 Made = tuple[BuildDir, dict[str, Path], Path]
+
+
+@dataclass(frozen=True)
+class Drgn(Need):
+    """drgn as Debian 12 has it, or the one that all else here uses: a folder of packages."""
+
+    old: bool = False
+
+    def make(self, farm: Making) -> Path:
+        if not self.old:
+            return Path(drgn.__file__).parent.parent
+        with (ROOT / "pyproject.toml").open("rb") as file:
+            [pin] = tomllib.load(file)["dependency-groups"]["debian12"]
+        folder = BUILD / "test" / pin
+        if not (folder / "drgn").is_dir():
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade"]
+            command += ["--only-binary", ":all:", "--target", str(folder), pin]
+            check(command, wrong=f"{pin} could not be installed", limit=300)
+        return folder
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import checks
 import pytest
 from farm import ALL, Making, Need
-from needs import DEBUG, FIND, NATIVE, OTHERS, RT, SOURCE, TEST, Boot, Suites
+from needs import DEBUG, FIND, NATIVE, OTHERS, RT, SOURCE, TEST, Boot
 
 from wqlab.ground.problem import Skipped
-from wqlab.guests.kunit import Report, run_kunit_py
+from wqlab.guests.kunit import Report, parse, run_kunit_py
 from wqlab.guests.vm import Record
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.build import build
@@ -43,6 +43,24 @@ class GateKernel(Need):
             raise Skipped(reason)
         # a flavour may have the same name
         return find_build(build(farm[SOURCE], replace(gate, name=self.name)))
+
+
+@dataclass(frozen=True)
+class Suites(Need):
+    """What the KUnit suites of a boot came to."""
+
+    boot: Boot
+
+    def __str__(self) -> str:
+        return f"KUnit of {self.boot}"
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return self.boot, SOURCE
+
+    def make(self, farm: Making) -> tuple[Record, Report]:
+        record = farm[self.boot]
+        return record, parse(farm[SOURCE].repo, "\n".join([*record.lines, ""]))
 
 
 APPEND = {NATIVE: "kunit.filter_glob=*workqueue*"}  # without KUnit's own example

@@ -33,11 +33,24 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
+READY = """\
+import sys
+from wqlab.ground.problem import Problem
+from wqlab.kernels.bases import load_base
+import debian
+try:
+    print(debian.prepare(load_base("6.12")))
+except Problem as problem:
+    print(f"error: {problem}", file=sys.stderr)
+    sys.exit(problem.status)
+"""
+
+
 def make_ready(project: Project, path: str) -> subprocess.CompletedProcess[str]:
-    """tests/proof/debian.py with a wqlab of the project's."""
+    """What prepare() says, with the project's wqlab."""
     return subprocess.run(
-        [sys.executable, debian.__file__],
-        env=project.env(PYTHONPATH=str(project.top), PATH=path),
+        [sys.executable, "-c", READY],
+        env=project.env(PYTHONPATH=f"{project.top}:{ROOT}/tests/proof", PATH=path),
         cwd=project.tmp,
         text=True,
         capture_output=True,

@@ -17,7 +17,7 @@ import checks
 import pytest
 from farm import Making, Need
 from needs import OTHERS, SOURCE, Boot, Kernel, UmlSeries
-from needs import Suites as BootSuites
+from test_kunit import Suites as BootSuites
 
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import Skipped

@@ -54,7 +54,7 @@ class Gate(Flavour):
     machine: str = ""  # of scenarios/, on which the suites of KUnit pass; "" for none
 
     def unfit(self, base: Base) -> str:
-        """Why it can't be tried with a base on this machine; "" if it can."""
+        """Why it can't be tried with a base on the host; "" if it can."""
         if self.since and base_names().index(base.name) < base_names().index(self.since):
             return f"{self.about}: not before {self.since}"
         if self.arch not in ("", find_arch().name):

@@ -2,26 +2,22 @@
 """Make Debian's own kernel ready to boot, with test_workqueue, as a user of a stock machine has it.
 
 It is the cloud kernel of the base's series, the newest that apt knows, as it is in its package;
-the module is built against its headers. Prints the directory of the kernel, which
-`scripts/wqlab boot --kernel` takes.
+the module is built against its headers.
 """
 
-import argparse
 import hashlib
 import lzma
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wqlab.cli import call
 from wqlab.ground.files import lock, remove
 from wqlab.ground.places import CACHE, ROOT
-from wqlab.ground.problem import OK, Problem, Skipped
+from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import check, run, say
-from wqlab.kernels import apt, options
+from wqlab.kernels import apt
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import Base, load_base, version_key
 from wqlab.kernels.build import IMAGES
@@ -218,20 +214,3 @@ def build_module(headers: Path, release: str, sources: Sequence[Path], lib: Path
     for path in [*lib.iterdir()]:
         if path.name != "test_workqueue.ko":
             remove(path)
-
-
-# --- python -m tests.proof.debian ------------------------------------------------------------
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    options.add_base(parser, series=False, ksrc=False)
-
-
-def command(args: argparse.Namespace) -> int:
-    print(prepare(args.base))
-    return OK
-
-
-if __name__ == "__main__":
-    # Of what call() installs under scripts/wqlab, which is not where this runs, `build` has least.
-    sys.exit(call("debian", "__main__", sys.argv[1:], ["wqlab", "build"]))

@@ -4,9 +4,9 @@
 The first line of a diff may name what must notice:
 
   Caught by: CASE                         a KUnit case, on User Mode Linux
-  Caught by: CASE on MACHINE              the same on a machine of scenarios/; those named
+  Caught by: CASE on SCENARIO             the same in QEMU, on one of scenarios/; those named
                                           lockdep_... on a kernel with lockdep
-  Caught by: wqtorture on MACHINE: TEXT   wqtorture, with an error that matches TEXT
+  Caught by: wqtorture on SCENARIO: TEXT  wqtorture, with an error that matches TEXT
   Caught by: scaling                      what an item costs on many CPUs, in simulated time
 
 All other mutants run every KUnit case on User Mode Linux. Diffs that change nothing but bodies of

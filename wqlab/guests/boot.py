@@ -13,7 +13,7 @@ from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
 from wqlab.guests.vm import boot
 from wqlab.kernels.builddir import find_build
-from wqlab.kernels.options import checked, existing, positive
+from wqlab.kernels.options import checked, existing
 
 
 def job(text: str) -> str:
@@ -36,13 +36,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         type=checked(find_scenario),
         required=True,
-        metavar="MACHINE",
-        help="a machine of scenarios/",
+        metavar="SCENARIO",
+        help="a file of scenarios/",
     )
     parser.add_argument(
         "--job", type=checked(job), default="hello", help="a job of guest/jobs/ (hello)"
     )
-    parser.add_argument("--timeout", type=positive, metavar="S", help="seconds (the scenario's)")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="for record.json and logs (build/boot/...)"
     )
@@ -54,7 +53,7 @@ def command(args: argparse.Namespace) -> int:
         args.scenario,
         args.job,
         args.out or BUILD / "boot" / f"{args.scenario.name}-{args.job}",
-        BootOptions(timeout=args.timeout, on_line=lambda line: print(f"  {line}", flush=True)),
+        BootOptions(on_line=lambda line: print(f"  {line}", flush=True)),
     )
     for line in record.tail:
         print(f"  console: {line}")
