@@ -28,6 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--ksrc", type=existing, metavar="KSRC", help="a kernel source in place of the base's"
     )
+    parser.addoption(
+        "--mutants", type=existing, metavar="PATH", help="diffs, for tests/mutants (its series/)"
+    )
     parser.addoption("--torture-secs", type=positive, metavar="N", help="for each run of wqtorture")
 
 

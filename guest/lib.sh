@@ -61,6 +61,29 @@ strict_bench() {
 	wait $! || :
 }
 
+# bench_in_turn ITEMS PARAMETER...: run test_workqueue with so many work items and these parameters,
+# every other time with affinity_strict and a tenth of them to warm up; counts in $runs
+bench_in_turn() {
+	items=$1
+	shift
+	if [ $((runs % 2)) = 0 ]; then
+		bench "$@" wq_items="$items" scopes=smt,cache_shard
+	else
+		strict_bench "$@" warmup=$((items / 10)) scopes=cache_shard
+	fi
+	runs=$((runs + 1))
+}
+
+# lockdep_is_silent: fail if lockdep has found something, which it logs, and then stops looking
+lockdep_is_silent() {
+	! grep -qs 'debug_locks: *0$' /proc/lockdep_stats || fail "lockdep has found something"
+}
+
+# logged MODULE: of the kernel log on stdin, what a module has said
+logged() {
+	sed -n "s/^\(<[0-9]*>\)\{0,1\}\(\[[^]]*\] \)\{0,1\}\($1: *.*\)\$/\3/p"
+}
+
 # uptime: seconds since this machine was started
 uptime() {
 	cut -d . -f 1 /proc/uptime

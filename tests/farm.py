@@ -5,38 +5,30 @@ It is made ahead of the tests, side by side as far as the cores of this machine 
 process of its own: no test that changes the environment or catches the output disturbs it, and
 when pytest ends, however it ends, that process ends with all that it has started.
 
-    @dataclass(frozen=True)
-    class Sum(Need):
-        a: int
-        b: int
-
-        def make(self, farm: Making) -> int:
-            return self.a + self.b
-
-    @pytest.mark.needs(Sum(1, 2))
-    def test_sum(made: int) -> None:
-        assert made == 3
-
+A test marked pytest.mark.needs(Kernel("test")) gets as `made` what Kernel("test").make() returns.
 Equal needs are made once. What a test did not select is not made.
 """
 
 import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from wqlab.ground.problem import Problem, Skipped
-from wqlab.ground.run import STARTED, end_all, terminated, time_left
+from wqlab.ground.run import CORES, STARTED, end_all, terminated
 
 ALL = 1_000_000  # for Need.cores: as many as there are
 # MiB for what is made at the same time
@@ -51,31 +43,12 @@ END_LIMIT = 30.0  # seconds for everything to end when it is no longer wanted
 class Need:
     """Something that tests need; a frozen dataclass, whose result can be pickled."""
 
-    @property
-    def tier(self) -> str:
-        """The first tier that has the time to make it with an empty cache."""
-        return "quick"
-
-    @property
-    def cores(self) -> int:
-        """How many cores its making keeps busy; one that wants more than one starts as soon as
-        one is free, and is nice to the others."""
-        return 1
-
-    @property
-    def memory(self) -> int:
-        """MiB that its making takes."""
-        return 500
-
-    @property
-    def guess(self) -> float:
-        """The seconds that it takes, as long as it was never made here."""
-        return 10.0
-
-    @property
-    def before(self) -> Sequence["Need"]:
-        """What has to be made before; if that fails, this fails."""
-        return ()
+    # A subclass may have properties of these names instead.
+    tier = "quick"  # the first tier that has the time to make it with an empty cache
+    cores = 1  # that its making keeps busy; if more, it starts with one, and is nice to others
+    memory = 500  # MiB that its making takes
+    guess = 10.0  # about how many seconds it takes
+    before: ClassVar[Sequence["Need"]] = ()  # made before; if one of them fails, this fails
 
     def make(self, farm: "Making") -> Any:
         raise NotImplementedError
@@ -87,33 +60,23 @@ class Making:
     def __init__(self, results: Mapping[Need, Any], options: Any) -> None:
         self._results = results
         self._lock = threading.Lock()
-        self._taken: dict[str, set[int]] = {}
+        self._taken: set[str] = set()
         self.options = options  # pytest's
 
     def __getitem__(self, need: Need) -> Any:
         """The result of one of those that are made before."""
         return self._results[need]
 
-    def place(self, name: str) -> "Place":
+    @contextmanager
+    def place(self, name: str) -> Iterator[str]:
         """A name that nobody else has at this time, as "uml-0": for trees that are built in."""
-        return Place(self, name)
-
-
-class Place:
-    def __init__(self, making: Making, name: str) -> None:
-        self.making, self.name, self.number = making, name, 0
-
-    def __enter__(self) -> str:
-        with self.making._lock:
-            taken = self.making._taken.setdefault(self.name, set())
-            while self.number in taken:
-                self.number += 1
-            taken.add(self.number)
-        return f"{self.name}-{self.number}"
-
-    def __exit__(self, *_: object) -> None:
-        with self.making._lock:
-            self.making._taken[self.name].discard(self.number)
+        with self._lock:
+            mine = next(one for n in count() if (one := f"{name}-{n}") not in self._taken)
+            self._taken.add(mine)
+        try:
+            yield mine
+        finally:
+            self._taken.discard(mine)
 
 
 @dataclass(frozen=True)
@@ -125,19 +88,17 @@ class Made:
     skipped: str = ""  # why it cannot be had here
     seconds: float = 0.0
 
+    @property
+    def why(self) -> str:
+        """There is no result; "" if there is one."""
+        return self.wrong or self.skipped
+
 
 def with_before(needs: Iterable[Need]) -> list[Need]:
     """The needs and what has to be made before them, each once, in an order that works."""
     found: dict[Need, None] = {}
-
-    def add(need: Need) -> None:
-        if need not in found:
-            for other in need.before:
-                add(other)
-            found[need] = None
-
     for need in needs:
-        add(need)
+        found |= dict.fromkeys([*with_before(need.before), need])
     return list(found)
 
 
@@ -149,17 +110,14 @@ class Farm:
         needs: Iterable[Need],
         *,
         options: Any = None,
-        cores: int | None = None,
-        known: Mapping[str, float] | None = None,
         log: Path | None = None,
         terminal: int = 2,
     ) -> None:
-        """`known` has the seconds that needs took in an earlier run, by their names. What the
-        makers say goes to `log`, one line for each need done to the file descriptor `terminal`."""
+        """What the makers say goes to `log`, one line for each need done to the file descriptor
+        `terminal`."""
         self.needs = with_before(needs)
         self.made: dict[Need, Made] = {}
-        self.cores = cores or len(os.sched_getaffinity(0))
-        self._known = known or {}
+        self._sending = threading.Lock()
         self._gone = False
         self._process: BaseProcess | None = None
         if not self.needs:
@@ -210,10 +168,6 @@ class Farm:
             self._process.join()
         self._process = None
 
-    def slowest(self, number: int) -> list[tuple[float, Need]]:
-        found = [(made.seconds, need) for need, made in self.made.items()]
-        return sorted(found, key=lambda pair: -pair[0])[:number]
-
     # In the other process
 
     def _run(
@@ -243,66 +197,20 @@ class Farm:
         os.write(self._terminal, line.encode())
 
     def _make_all(self, pipe: Connection, options: Any) -> None:
-        seconds = {need: self._known.get(str(need), need.guess) for need in self.needs}
-        rank = self._ranks(seconds)
+        rank = self._ranks()
         waiting = sorted(self.needs, key=lambda need: -rank[need])
-        running: dict[Need, tuple[float, int]] = {}  # since when, on how many cores
+        running: dict[Need, float] = {}  # since when
         results: dict[Need, Any] = {}
         done: queue.Queue[tuple[Need, Made]] = queue.Queue()
-        ready: queue.Queue[tuple[int, Made]] = queue.Queue()
         making = Making(results, options)
         told = time.monotonic()
-
-        def send() -> None:
-            # pytest reads when it needs something: that must not hold up what is made
-            while True:
-                index, made = ready.get()
-                try:
-                    pipe.send((index, made))
-                except OSError:
-                    return  # pytest has ended
-                except Exception as error:  # noqa: BLE001
-                    wrong = f"its result cannot be sent: {error}"
-                    pipe.send((index, Made(None, wrong, "", made.seconds)))
-
-        threading.Thread(target=send, daemon=True).start()
-
-        def make(need: Need) -> None:
-            if need.cores > 1:  # of a thread, as Linux has it; its programs inherit it
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
-            begin = time.monotonic()
-            result, wrong, skipped = None, "", ""
-            try:
-                result = need.make(making)
-            except Skipped as error:
-                skipped = str(error) or "skipped"
-            except Problem as error:
-                wrong = str(error) or "failed"
-            except BaseException:  # noqa: BLE001
-                wrong = traceback.format_exc()
-            done.put((need, Made(result, wrong, skipped, time.monotonic() - begin)))
-
         while len(self.made) < len(self.needs):
-            # The first that can start does; nothing overtakes one that just lacks a core.
-            free = self.cores - sum(cores for _, cores in running.values())
-            memory = MEMORY - sum(need.memory for need in running)
-            for need in list(waiting):
-                if free < 1:
-                    break
-                if need.memory > memory and running:
-                    continue
-                before = [self.made.get(other) for other in need.before]
-                if bad := next(
-                    (made for made in before if made and (made.wrong or made.skipped)), None
-                ):
-                    waiting.remove(need)
-                    done.put((need, Made(None, bad.wrong, bad.skipped)))
-                elif all(before):
-                    waiting.remove(need)
-                    running[need] = time.monotonic(), min(need.cores, self.cores)
-                    free -= running[need][1]
-                    memory -= need.memory
-                    threading.Thread(target=make, args=(need,), daemon=True).start()
+            for need in self._startable(waiting, list(running)):
+                waiting.remove(need)
+                running[need] = time.monotonic()
+                bad = [made for one in need.before if (made := self.made[one]).why]
+                run = (done, need, making, bad[0] if bad else None)
+                threading.Thread(target=make, args=run, daemon=True).start()
             try:
                 need, made = done.get(timeout=TICK)
             except queue.Empty:
@@ -310,37 +218,62 @@ class Farm:
                     return
                 if time.monotonic() - told > BEAT:
                     told = time.monotonic()
-                    names = [
-                        f"{need} ({told - begin:.0f} s)" for need, (begin, _) in running.items()
-                    ]
+                    names = [f"{need} ({told - begin:.0f} s)" for need, begin in running.items()]
                     self._tell(f"making {', '.join(names)}")
                 continue
-            running.pop(need, None)
+            del running[need]
             results[need] = made.result
             self.made[need] = made
-            ready.put((self.needs.index(need), made))
+            # pytest reads when it needs something, which must not hold up what is made
+            threading.Thread(target=self._send, args=(pipe, need, made), daemon=True).start()
             told = time.monotonic()
             outcome = "failed: " if made.wrong else "skipped: " if made.skipped else ""
-            self._tell(
-                f"[{len(self.made)}/{len(self.needs)}] {outcome}{need} ({made.seconds:.0f} s)"
-                + self._left([*waiting, *running], seconds, rank)
-            )
+            where = f"[{len(self.made)}/{len(self.needs)}]"
+            self._tell(f"{where} {outcome}{need} ({made.seconds:.0f} s)")
         while not pipe.poll(BEAT):  # until pytest has read it all
             pass
 
-    def _ranks(self, seconds: Mapping[Need, float]) -> dict[Need, float]:
+    def _startable(self, waiting: Iterable[Need], running: Sequence[Need]) -> Iterator[Need]:
+        """Those that may start now, in this order: nothing overtakes one that just lacks a core."""
+        free = CORES - sum(min(need.cores, CORES) for need in running)
+        memory, alone = MEMORY - sum(need.memory for need in running), not running
+        for need in [need for need in waiting if all(one in self.made for one in need.before)]:
+            if free >= 1 and (need.memory <= memory or alone):
+                free, memory, alone = free - need.cores, memory - need.memory, False
+                yield need
+
+    def _send(self, pipe: Connection, need: Need, made: Made) -> None:
+        index = self.needs.index(need)
+        with self._sending, suppress(OSError):  # pytest may have ended
+            try:
+                pipe.send((index, made))
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                pipe.send((index, Made(wrong=f"its result cannot be sent: {error}")))
+
+    def _ranks(self) -> dict[Need, float]:
         """The seconds from the start of a need to the end of the last one that waits for it."""
-        rank = dict(seconds)
+        rank = {need: need.guess for need in self.needs}
         for need in reversed(self.needs):
             for other in need.before:
-                rank[other] = max(rank[other], seconds[other] + rank[need])
+                rank[other] = max(rank[other], other.guess + rank[need])
         return rank
 
-    def _left(
-        self, rest: Sequence[Need], seconds: Mapping[Need, float], rank: Mapping[Need, float]
-    ) -> str:
-        """As ", about 3 min left"; "" at the end."""
-        if not rest:
-            return ""
-        work = sum(seconds[need] * min(need.cores, self.cores) for need in rest)
-        return time_left(max(work / self.cores, *(rank[need] for need in rest), 0))
+
+def make(done: "queue.Queue", need: Need, making: Making, bad: Made | None) -> None:
+    """Make a need, unless one that comes before has no result, and put how it ended."""
+    if bad:
+        done.put((need, Made(wrong=bad.wrong, skipped=bad.skipped)))
+        return
+    if need.cores > 1:  # of a thread, as Linux has it; its programs inherit it
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
+    begin = time.monotonic()
+    result, wrong, skipped = None, "", ""
+    try:
+        result = need.make(making)
+    except Skipped as error:
+        skipped = str(error) or "skipped"
+    except Problem as error:
+        wrong = str(error) or "failed"
+    except BaseException:  # noqa: BLE001
+        wrong = traceback.format_exc()
+    done.put((need, Made(result, wrong, skipped, time.monotonic() - begin)))

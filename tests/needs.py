@@ -2,34 +2,30 @@
 """The kernels and boots that tests need."""
 
 import hashlib
-import os
-import shutil
-import struct
-import sys
-import tomllib
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import checks
+import debian
 import pytest
 from farm import ALL, Making, Need
 
+from wqlab.ground.files import write_whole
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import Problem, Skipped
-from wqlab.ground.run import check
+from wqlab.ground.run import CORES
 from wqlab.guests import vm
-from wqlab.guests.kunit import Report, Uml, build_uml, parse
-from wqlab.guests.scenario import Cpus, find_scenario
+from wqlab.guests.kunit import Uml, build_uml
+from wqlab.guests.qemu import BootOptions, unfit
+from wqlab.guests.scenario import find_scenario
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import default_base, load_base
 from wqlab.kernels.build import build, diff_overlay
+from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source
 from wqlab.measure.subjects import several_cpus
 
-HOTADD = ROOT / "tests/mutants/hotadd.diff"
 CULLING = ROOT / "tests/mutants/culling.diff"
 # For the end of wq_dump.py: where in memory the pods of each scope are.
 PLACES = """
@@ -37,16 +33,11 @@ for pt in prog["wq_pod_types"]:
     print("placed at", *(hex(array.value_()) for array in (pt.cpu_pod, pt.pod_cpus, pt.pod_node)))
 """
 SLOWER = 4  # times: a kernel that checks for mistakes
-COLD = ("test", "debug")  # flavours that `make test` has the time to compile: minutes each
-HOST_CORES = len(os.sched_getaffinity(0))
-
-
-def at_boot(scenario: str, count: int) -> Cpus:
-    """Those that come up with maxcpus=: of all cores of an x86 machine the first threads before the
-    others, elsewhere by number."""
-    machine, x86 = find_scenario(scenario), find_arch().name == "x86_64"
-    cpus = sorted(range(machine.cpus), key=lambda cpu: cpu % machine.smp["threads"] if x86 else 0)
-    return frozenset(cpus[:count])
+COLD = (
+    "test",
+    "debug",
+    "native",
+)  # flavours that `make test` has the time to compile: minutes each
 
 
 @dataclass(frozen=True)
@@ -91,61 +82,15 @@ class Kernel(Need):
         arch = f" for {self.arch}" if self.arch else ""
         return f"kernel: {self.flavour}{arch}{patches}{f', {self.diff.name}' if self.diff else ''}"
 
-    def make(self, farm: Making) -> vm.Kernel:
+    def make(self, farm: Making) -> BuildDir:
         source = farm[SOURCE]
-        overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
-        built = build(
-            source,
-            self.flavour,
-            patches=self.patches,
-            overlay=overlay,
-            modules=self.modules,
-            arch=find_arch(self.arch),
-        )
-        return vm.find_kernel(built)
-
-
-@dataclass(frozen=True)
-class GateKernel(Need):
-    """A kernel with the series in a configuration of configs/gates.toml."""
-
-    gate: str
-    cores = ALL
-    guess = 200.0
-    before = (SOURCE,)
-
-    @property
-    def name(self) -> str:
-        """In the names of tests."""
-        return f"gate-{self.gate}"
-
-    def __str__(self) -> str:
-        return f"kernel: {self.name}"
-
-    def make(self, farm: Making) -> vm.Kernel:
-        gate = checks.gates()[self.gate]
-        if reason := gate.unfit(farm.options.base):
-            raise Skipped(reason)
-        # a flavour may have the same name
-        return vm.find_kernel(build(farm[SOURCE], replace(gate, name=self.name)))
-
-
-@dataclass(frozen=True)
-class NativeKernel(Need):
-    """User Mode Linux with the series, on several CPUs, which is not emulated."""
-
-    name = "native"
-    cores = ALL
-    guess = 200.0
-    before = (SOURCE,)
-
-    def __str__(self) -> str:
-        return f"kernel: {self.name}"
-
-    def make(self, farm: Making) -> vm.Kernel:
-        if not several_cpus(farm[SOURCE]):
+        if self.flavour == "native" and not several_cpus(source):
             raise Skipped("User Mode Linux of this base has one CPU")
-        return vm.find_kernel(build(farm[SOURCE], self.name, modules=["test_workqueue"]))
+        overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
+        where = {"arch": find_arch(self.arch), "modules": self.modules}
+        return find_build(
+            build(source, self.flavour, patches=self.patches, overlay=overlay, **where)
+        )
 
 
 @dataclass(frozen=True)
@@ -188,10 +133,8 @@ class DebianKernel(Need):
     def __str__(self) -> str:
         return f"kernel: Debian's own{' with modules' * bool(self.modules)}"
 
-    def make(self, farm: Making) -> vm.Kernel:
-        from wqlab.measure import debian
-
-        return vm.find_kernel(debian.prepare(load_base(default_base()), self.modules))
+    def make(self, farm: Making) -> BuildDir:
+        return find_build(debian.prepare(load_base(default_base()), self.modules))
 
 
 GUEST_MODULES = ("wqflush", "wqmany", "wqreclaim")
@@ -200,9 +143,9 @@ STOCK = Kernel("test", patches=0, modules=(*GUEST_MODULES, "wqtorture"))
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect
 FIND = Kernel("find")  # finds more of them, at a cost that --tier full has time for
 KCSAN = Kernel("kcsan")
-SEEN = Kernel("seen")  # where lock statistics are
 RT = Kernel("rt")
-NATIVE = NativeKernel()
+# User Mode Linux on several CPUs, which is not emulated
+NATIVE = Kernel("native", modules=("test_workqueue",))
 # The weaker memory order, with --tier full; nothing more where it is the default.
 ARM64 = replace(TEST, arch="arm64")
 OTHERS = () if find_arch().name == ARM64.arch else (ARM64,)
@@ -221,7 +164,7 @@ class Accelerator(Need):
         return (self.kernel,)
 
     def make(self, farm: Making) -> bool:
-        return vm.kvm_works(farm[self.kernel])
+        return vm.try_kvm(farm[self.kernel])
 
 
 @dataclass(frozen=True)
@@ -239,17 +182,12 @@ class Boot(Need):
     guess = 15.0
 
     def __str__(self) -> str:
+        digest = self.commands and hashlib.sha256(self.commands.encode()).hexdigest()[:8]
         present = f"{self.present} CPUs" if self.present else ""
-        words = (
-            self.job,
-            "on",
-            self.scenario,
-            f"({self.kernel})",
-            self.append,
-            self.digest,
-            present,
+        words = [self.append, digest, present]
+        return " ".join(
+            filter(None, [f"boot: {self.job} on {self.scenario} ({self.kernel})", *words])
         )
-        return "boot: " + " ".join(filter(None, words))
 
     @property
     def arch(self) -> Arch:
@@ -258,7 +196,7 @@ class Boot(Need):
     @property
     def unfit(self) -> str:
         """Why QEMU has no such machine; "" if it has."""
-        return vm.unfit(self.arch, find_scenario(self.scenario), self.present)
+        return unfit(self.arch, find_scenario(self.scenario), self.present)
 
     @property
     def mark(self) -> pytest.MarkDecorator:
@@ -268,22 +206,12 @@ class Boot(Need):
         return pytest.mark.needs(self)
 
     @property
-    def slower(self) -> int:
-        """As which the kernel is taken, for timeouts."""
-        return 1 if self.kernel in (TEST, ARM64, DebianKernel()) else SLOWER
-
-    @property
-    def digest(self) -> str:
-        """Of the commands."""
-        return self.commands and hashlib.sha256(self.commands.encode()).hexdigest()[:8]
-
-    @property
     def cores(self) -> int:
         cpus, memo = find_scenario(self.scenario).cpus, vm.kvm_memo(self.arch)
         kvm = memo.is_file() and memo.read_text() == "pass\n"
-        # As wqlab.guests.vm.choose_accel: more CPUs than cores are emulated by one thread. Where cores
-        # are shared, a CPU that spins waits long for the one that is not running.
-        return min(cpus, HOST_CORES) if kvm or cpus <= HOST_CORES else 1
+        # As vm.choose_accel(): more CPUs than cores are emulated by one thread, as a CPU that spins
+        # waits long for one that is not running.
+        return min(cpus, CORES) if kvm or cpus <= CORES else 1
 
     @property
     def before(self) -> tuple[Need, ...]:
@@ -294,68 +222,24 @@ class Boot(Need):
         name = hashlib.sha256(str(self).encode()).hexdigest()[:8]
         return BUILD / f"test/boots/{self.scenario}-{self.job}-{name}"
 
-    def make(self, farm: Making, keep: bool = False, on_hold: Any = None, **more: Any) -> Any:
-        kernel, out = farm[self.kernel], self.out
-        script = None
+    def make(self, farm: Making, **more: Any) -> Any:
+        """`more` is for BootOptions."""
+        kernel, scenario, script = farm[self.kernel], find_scenario(self.scenario), None
         if (kernel.path / "vmlinux").is_file():
-            out.mkdir(parents=True, exist_ok=True)
-            script = out / "wq_dump.py"
-            script.write_text((kernel.path / script.name).read_text() + PLACES)
-        return vm.boot(
-            kernel,
-            find_scenario(self.scenario),
-            self.job,
-            out,
+            script = self.out / "wq_dump.py"
+            write_whole(script, (kernel.path / script.name).read_text() + PLACES)
+        slower = 1 if self.kernel in (TEST, ARM64, DebianKernel()) else SLOWER
+        options = BootOptions(
             append=self.append,
             commands=self.commands,
-            timeout=self.timeout or self.slower * find_scenario(self.scenario).timeout,
+            timeout=self.timeout or slower * scenario.timeout,
             wq_dump=script,
             present=self.present,
             serial=self.serial,
             verify=True,
-            keep=keep,
-            on_hold=on_hold,
             **more,
         )
-
-
-@dataclass(frozen=True)
-class Watched(Boot):
-    """A boot, and what wq_verify.py says again and again while it goes on after its job held: how
-    many checks ended with each status, and what was wrong or unknown."""
-
-    secs: float = 60.0
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}, watched for {self.secs:.0f} s"
-
-    @property
-    def guess(self) -> float:
-        return self.secs + 30
-
-    def make(self, farm: Making, keep: bool = True) -> tuple[vm.Record, Counter[int], list[str]]:
-        from live import Live
-
-        live = Live(farm[self.kernel], find_scenario(self.scenario).memory, self.secs)
-        try:
-            record = super().make(farm, keep, live.begin)
-        finally:
-            live.end()
-        return record, live.statuses, live.wrong
-
-
-@dataclass(frozen=True)
-class Sampled(Boot):
-    """A boot of guest/jobs/contention, and what wq_contention.py has seen of its locks between the
-    lines "begin" and "end": how many samples, of each class how often it was held and how many
-    waited in all, and the seconds that it took."""
-
-    def make(self, farm: Making, *_: Any) -> tuple[vm.Record, int, dict[str, Counter[str]], float]:
-        from live import Sampling
-
-        sampling = Sampling(farm[self.kernel], find_scenario(self.scenario).memory)
-        record = super().make(farm, on_hold=sampling.begin, on_line=sampling.said)
-        return record, sampling.rounds, sampling.classes, sampling.seconds
+        return vm.boot(kernel, scenario, self.job, self.out, options)
 
 
 @dataclass(frozen=True)
@@ -365,140 +249,8 @@ class Core(Boot):
     def __str__(self) -> str:
         return f"{super().__str__()}, to keep its memory"
 
-    def make(self, farm: Making, keep: bool = True, on_hold: Any = None) -> tuple[vm.Kernel, Path]:
-        record = super().make(farm, keep, on_hold)
+    def make(self, farm: Making, **more: Any) -> tuple[BuildDir, Any]:
+        record = super().make(farm, keep=True, **more)
         if record.verdict != "pass":
             raise Problem(f"{self}: {record.verdict}, {record.reason}")
         return farm[self.kernel], self.out / "core-0"
-
-
-@dataclass(frozen=True)
-class Dumps(Core):
-    """A boot, and its memory as QEMU writes it without and with what page tables map, and as kdump
-    does: its kernel, and each of these by its name where it's to be had."""
-
-    def make(
-        self, farm: Making, keep: bool = True, on_hold: Any = None
-    ) -> tuple[vm.Kernel, dict[str, Path]]:
-        def hold(_: int, monitor: vm.Monitor, core: Path) -> None:
-            monitor.dump_memory(core.with_name("core-paging"), paging=True)
-
-        self.out.mkdir(parents=True, exist_ok=True)
-        for old in self.out.glob("core-*"):
-            old.unlink()
-        kernel, core = super().make(farm, keep, hold)
-        found = {"plain": core, "paging": core.with_name("core-paging")}
-        # it knows dumps of its own architecture only
-        if shutil.which("makedumpfile") and not self.arch.foreign:
-            found["kdump"] = core.with_name("core-kdump")
-            phdrs_first(core)
-            command = ["makedumpfile", "-c", "-d", "17", core, found["kdump"]]
-            check(command, wrong="makedumpfile failed", limit=120)
-        return kernel, found
-
-
-def phdrs_first(core: Path) -> None:
-    """Put the program headers right behind the ELF header, where makedumpfile looks for them, and
-    QEMU 7.2 has section headers."""
-    with core.open("r+b") as file:
-        core.chmod(0o600)
-        header = bytearray(file.read(64))
-        (start,), (number,) = (
-            struct.unpack_from("<Q", header, 32),
-            struct.unpack_from("<H", header, 56),
-        )
-        file.seek(start)
-        program_headers = file.read(56 * number)
-        struct.pack_into("<QQ", header, 32, 64, 0)  # where they are; no section headers
-        struct.pack_into("<HHHHHH", header, 52, 64, 56, number, 0, 0, 0)
-        file.seek(0)
-        file.write(header + program_headers)
-
-
-@dataclass(frozen=True)
-class Drgn(Need):
-    """drgn as Debian 12 has it, or the one that all else here uses: a folder of packages."""
-
-    old: bool = False
-
-    def make(self, farm: Making) -> Path:
-        import drgn
-
-        if not self.old:
-            return Path(drgn.__file__).parent.parent
-        with (ROOT / "pyproject.toml").open("rb") as file:
-            [pin] = tomllib.load(file)["dependency-groups"]["debian12"]
-        folder = BUILD / "test" / pin
-        if not (folder / "drgn").is_dir():
-            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade"]
-            command += ["--only-binary", ":all:", "--target", str(folder), pin]
-            check(command, wrong=f"{pin} could not be installed", limit=300)
-        return folder
-
-
-@dataclass(frozen=True)
-class Inside(Boot):
-    """A boot in which each line of `commands` is run; the guest has `drgn`, Debian 12's or the
-    newest, the scripts in /tools, its own debug info where there is any, and `program` of this
-    machine."""
-
-    old: bool = False
-    program: str = ""
-
-    def __str__(self) -> str:
-        with_ = ["drgn of Debian 12" if self.old else "drgn", *filter(None, [self.program])]
-        return f"{super().__str__()}, with {' and '.join(with_)} in the guest"
-
-    @property
-    def memory(self) -> int:
-        return find_scenario(self.scenario).memory
-
-    @property
-    def before(self) -> tuple[Need, ...]:
-        return *super().before, *([] if self.arch.foreign else [Drgn(self.old)]), SOURCE
-
-    def make(self, farm: Making, *_: Any) -> Any:
-        from closure import debians, python_with
-
-        kernel = farm[self.kernel]
-        if self.arch.foreign:
-            files, python, packages = debians(self.arch), "/usr/bin/python3.11", ""
-        else:
-            packages = str(farm[Drgn(self.old)])
-            files, python = python_with(Path(packages)), str(Path(sys.executable).resolve())
-        self.out.mkdir(parents=True, exist_ok=True)
-        launcher = self.out / "drgn"
-        launcher.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {python} -m drgn "$@"\n')
-        launcher.chmod(0o755)
-        files["bin/drgn"] = launcher
-        if self.program:
-            path = shutil.which(self.program)
-            if not path:
-                raise Skipped(f"there is no {self.program}")
-            files |= {f"bin/{self.program}": Path(path)}
-            files |= {str(library): library for library in vm.libraries(Path(path))}
-        files |= {f"tools/{path.name}": path for path in (ROOT / "tools/workqueue").glob("*.py")}
-        vmlinux = kernel.path / "vmlinux"
-        files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}
-        more = {name: path.read_bytes() for name, path in files.items()}
-        with farm[SOURCE].hold() as tree:
-            more["tools/wq_dump.py"] = (tree / "tools/workqueue/wq_dump.py").read_bytes()
-        return super().make(farm, more=more)
-
-
-@dataclass(frozen=True)
-class Suites(Need):
-    """What the KUnit suites of a boot came to."""
-
-    boot: Boot
-
-    def __str__(self) -> str:
-        return f"KUnit of {self.boot}"
-
-    @property
-    def before(self) -> tuple[Need, ...]:
-        return self.boot, SOURCE
-
-    def make(self, farm: Making) -> tuple[vm.Record, Report]:
-        record = farm[self.boot]
-        return record, parse(farm[SOURCE].repo, "\n".join([*record.lines, ""]))

@@ -18,8 +18,6 @@ from farm import Farm, Need, with_before
 
 TIERS = ("quick", "test", "full")
 QUICK = ("host", "tests")  # folders, of tests and audit, whose tests are quick unless marked
-SLOWEST = 15  # needs to show at the end
-SECONDS = "farm/seconds"  # in pytest's cache: how long each need took
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -71,21 +69,17 @@ class Runner:
         if rest := [item for item in items if self.tier(item) > last]:
             self.config.hook.pytest_deselected(items=rest)
         # What needs nothing runs while the rest is made.
-        items[:] = sorted(
-            (item for item in items if self.tier(item) <= last),
-            key=lambda item: bool(needs_of(item)),
-        )
+        chosen = [item for item in items if item not in set(rest)]
+        items[:] = sorted(chosen, key=lambda item: bool(needs_of(item)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         if session.config.option.collectonly or session.testsfailed:
             return
         self.needs = {item.nodeid: needs_of(item) for item in session.items}
-        cache = getattr(self.config, "cache", None)
         self.farm = Farm(
             [need for needs in self.needs.values() for need in needs],
             options=self.config.option,
-            known=cache.get(SECONDS, {}) if cache else {},
             log=self.config.rootpath / "build/test/farm.log",
             terminal=self.terminal,
         )
@@ -143,9 +137,6 @@ class Runner:
         self.ended = True
         if session.config.option.collectonly:
             return
-        if cache := getattr(self.config, "cache", None):
-            seconds = {str(need): made.seconds for need, made in self.farm.made.items()}
-            cache.set(SECONDS, cache.get(SECONDS, {}) | seconds)
         self.lost += self.untested()
         if not self.outcomes and not self.lost:
             self.lost.append("nothing was tested")
@@ -158,14 +149,11 @@ class Runner:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.config.option.collectonly:
             return
-        write = terminalreporter.write_line
-        if slowest := [pair for pair in self.farm.slowest(SLOWEST) if pair[0] >= 1]:
-            terminalreporter.section("what took longest to make")
-            for seconds, need in slowest:
-                write(f"{seconds:6.0f} s  {need}")
         for report in terminalreporter.stats.get("skipped", []):
             if isinstance(report.longrepr, tuple):
-                write(f"SKIPPED {report.nodeid}: {report.longrepr[2].removeprefix('Skipped: ')}")
+                terminalreporter.write_line(
+                    f"SKIPPED {report.nodeid}: {report.longrepr[2].removeprefix('Skipped: ')}"
+                )
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:

@@ -40,8 +40,6 @@ COMMANDS = {
 # The task of scripts/setup that a command needs, if not `bench`. Of these only `sim` takes Python
 # packages.
 TASKS = {
-    "mutants": "sim",
-    "debian": "bench",
     "doctor": "",
     "load": "",
     "local": "",

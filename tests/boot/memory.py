@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wqlab.ground.places import ROOT
-from wqlab.guests import vm
+from wqlab.kernels.builddir import BuildDir
 
 drgn = pytest.importorskip("drgn")
 sys.path.insert(0, str(ROOT / "tools/workqueue"))
@@ -22,7 +22,7 @@ __all__ = ["Memory", "wq_contention", "wq_verify"]
 class Memory:
     """A dump, and what is different from it in the memory that drgn reads."""
 
-    def __init__(self, kernel: vm.Kernel, core: Path) -> None:
+    def __init__(self, kernel: BuildDir, core: Path) -> None:
         self.prog = drgn.Program()
         self.prog.set_core_dump(core)
         self.prog.load_debug_info([kernel.path / "vmlinux"])

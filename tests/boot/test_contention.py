@@ -12,22 +12,32 @@ many who wait.
 
 import json
 import os
+import random
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import cycle, pairwise
 from pathlib import Path
+from typing import Any
 
 import drgn
 import pytest
 from drgn.helpers.linux.percpu import per_cpu
+from farm import Making
+from live import END_LIMIT, Looking
 from memory import Memory, wq_contention
-from needs import SEEN, Sampled
+from needs import Boot, Kernel
 from test_verify import SERIES_CORE, STOCK_CORE
 
 from wqlab.guests import vm
+from wqlab.guests.scenario import find_scenario
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.tasks import parse_lock_stat
 
+SEEN = Kernel("seen")  # where lock statistics are
 HELD, PENDING = 0x1, 0x100
 
 
@@ -36,7 +46,7 @@ def tail(cpu: int, nested: int = 0) -> int:
 
 
 @pytest.fixture
-def memory(made: tuple[vm.Kernel, Path]) -> Memory:
+def memory(made: tuple[BuildDir, Path]) -> Memory:
     return Memory(*made)
 
 
@@ -206,6 +216,53 @@ def test_bpf_of_a_dump(
     monkeypatch.setattr(sys, "argv", ["wq_contention.py", "--bpf"])
     assert wq_contention.main(memory.prog) == 2
     assert "a dump tells of no waits: do without --bpf" in capsys.readouterr().err
+
+
+class Sampling(Looking):
+    """Reads the locks of a guest's workqueues between two lines of its job."""
+
+    def __init__(self) -> None:
+        self.started, self.ended = threading.Event(), threading.Event()
+        self.rounds, self.seconds = 0, 0.0
+        self.classes: dict[str, Counter[str]] = {}
+
+    def said(self, line: str) -> None:
+        if line == "begin":
+            self.started.set()
+        elif line == "end":
+            self.ended.set()
+            self.end()
+
+    def look(self, prog: drgn.Program) -> None:
+        sampler = wq_contention.Sampler(prog)
+        if not self.started.wait(END_LIMIT):
+            return
+        began = found = time.monotonic()
+        locks: dict[int, wq_contention.Lock] = {}
+        while not self.ended.wait(random.uniform(0, 0.002)):
+            if (now := time.monotonic()) - found > 0.2:
+                found = now
+                sampler.find()
+            sampler.round()
+            locks |= {id(lock): lock for lock in sampler.locks.values()}
+        self.rounds, self.seconds = sampler.rounds, time.monotonic() - began
+        for lock in locks.values():
+            counts = self.classes.setdefault("pool->lock" if lock.pool else "nna->lock", Counter())
+            counts["held"] += lock.held
+            counts["queued"] += lock.queued
+
+
+@dataclass(frozen=True)
+class Sampled(Boot):
+    """A boot of guest/jobs/contention, and what wq_contention.py has seen of its locks between the
+    lines "begin" and "end": how many samples, of each class how often it was held and how many
+    waited in all, and the seconds that it took."""
+
+    def make(self, farm: Making, **_: Any) -> tuple[vm.Record, int, dict[str, Counter[str]], float]:
+        sampling = Sampling()
+        with sampling.of(farm[self.kernel], find_scenario(self.scenario).memory) as begin:
+            record = super().make(farm, on_hold=begin, on_line=sampling.said)
+        return record, sampling.rounds, sampling.classes, sampling.seconds
 
 
 # parameters of test_workqueue

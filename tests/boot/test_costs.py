@@ -16,6 +16,7 @@ from needs import STOCK, TEST, Kernel, Simulator
 
 from wqlab import results
 from wqlab.ground.places import BUILD, ROOT
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
 from wqlab.measure.counts import calls
 from wqlab.measure.counts.hotplug import AGAIN, HOTPLUG, commands, counts
@@ -51,8 +52,8 @@ class Counted(Need):
             MACHINE,
             HOTPLUG.job,
             BUILD / f"test/hotplug-{patches}",
+            BootOptions(commands=commands(MACHINE)),
             functions=HOTPLUG.functions,
-            commands=commands(MACHINE),
         )
         assert record.verdict == "pass", f"{record.verdict}: {record.reason}"
         return figures(counts(MACHINE, record.lines))

@@ -11,27 +11,86 @@ import os
 import re
 import runpy
 import shutil
+import struct
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import drgn
 import pytest
 from farm import Making, Need
 from memory import Memory
-from needs import ARM64, OTHERS, SOURCE, TEST, Core, Drgn, Dumps
+from needs import ARM64, OTHERS, SOURCE, TEST, Core
 from test_torture import STOCK
 
-from wqlab.ground.places import ROOT
+from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.run import check
-from wqlab.guests import vm
-from wqlab.guests.scenario import parse_dump
-from wqlab.guests.vm import WQ_VERIFY
+from wqlab.guests.dump import WQ_VERIFY, parse_dump, run_drgn
+from wqlab.kernels.builddir import BuildDir
 
 WQ_CONTENTION = ROOT / "tools/workqueue/wq_contention.py"
 LIMIT = 120  # seconds for a script
 
-Made = tuple[vm.Kernel, dict[str, Path], Path]
+Made = tuple[BuildDir, dict[str, Path], Path]
+
+
+@dataclass(frozen=True)
+class Drgn(Need):
+    """drgn as Debian 12 has it, or the one that all else here uses: a folder of packages."""
+
+    old: bool = False
+
+    def make(self, farm: Making) -> Path:
+        if not self.old:
+            return Path(drgn.__file__).parent.parent
+        with (ROOT / "pyproject.toml").open("rb") as file:
+            [pin] = tomllib.load(file)["dependency-groups"]["debian12"]
+        folder = BUILD / "test" / pin
+        if not (folder / "drgn").is_dir():
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade"]
+            command += ["--only-binary", ":all:", "--target", str(folder), pin]
+            check(command, wrong=f"{pin} could not be installed", limit=300)
+        return folder
+
+
+@dataclass(frozen=True)
+class Dumps(Core):
+    """A boot, and its memory as QEMU writes it without and with what page tables map, and as kdump
+    does: its kernel, and each of these by its name where it's to be had."""
+
+    def make(self, farm: Making, **_: Any) -> tuple[BuildDir, dict[str, Path]]:
+        paging, kdump = self.out / "core-paging", self.out / "core-kdump"
+        for old in self.out.glob("core-*"):
+            old.unlink()
+        kernel, core = super().make(
+            farm, on_hold=lambda _, monitor, __: monitor.dump_memory(paging, paging=True)
+        )
+        found = {"plain": core, "paging": paging}
+        # it knows dumps of its own architecture only
+        if shutil.which("makedumpfile") and not self.arch.foreign:
+            phdrs_first(core)
+            command = ["makedumpfile", "-c", "-d", "17", core, kdump]
+            check(command, wrong="makedumpfile failed", limit=120)
+            found["kdump"] = kdump
+        return kernel, found
+
+
+def phdrs_first(core: Path) -> None:
+    """Put the program headers right behind the ELF header, where makedumpfile looks for them;
+    QEMU 7.2 has section headers there."""
+    core.chmod(0o600)
+    with core.open("r+b") as file:
+        header = bytearray(file.read(64))
+        start, number = *struct.unpack_from("<Q", header, 32), *struct.unpack_from("<H", header, 56)
+        file.seek(start)
+        program_headers = file.read(56 * number)
+        struct.pack_into("<QQ", header, 32, 64, 0)  # where they are; no section headers
+        struct.pack_into("<HHH", header, 58, 0, 0, 0)
+        file.seek(0)
+        file.write(header + program_headers)
 
 
 @dataclass(frozen=True)
@@ -60,7 +119,7 @@ class Monitor(Need):
     def before(self) -> tuple[Need, ...]:
         return self.core, SOURCE
 
-    def make(self, farm: Making) -> tuple[vm.Kernel, Path, str]:
+    def make(self, farm: Making) -> tuple[BuildDir, Path, str]:
         tree = ["git", "-C", farm[SOURCE].repo, "show", "base:tools/workqueue/wq_monitor.py"]
         return *farm[self.core], check(tree, wrong="the kernel has no wq_monitor.py")
 
@@ -127,7 +186,7 @@ def test_dump(made: Made, kind: str, tmp_path: Path) -> None:
     kernel, dumps, _ = made
     done = run(made, kind, kernel.path / "wq_dump.py")
     assert done.returncode == 0
-    plain = vm.run_drgn(kernel, dumps["plain"], kernel.path / "wq_dump.py", tmp_path).output
+    plain = run_drgn(kernel, dumps["plain"], kernel.path / "wq_dump.py", tmp_path).output
     if kind == "kdump":
         assert done.stdout == plain
     else:
@@ -167,7 +226,7 @@ def test_pages_left_out(made: Made, tmp_path: Path) -> None:
     ids=["series", "stock"],
 )
 def test_monitor(
-    made: tuple[vm.Kernel, Path, str],
+    made: tuple[BuildDir, Path, str],
     kernel: object,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -17,8 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
-from needs import DEBUG, FIND, HOTADD, TEST, Boot, Kernel, at_boot
+from needs import DEBUG, FIND, TEST, Boot, Kernel
+from test_late import at_boot
 
+from wqlab.ground.places import ROOT
 from wqlab.guests.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
 from wqlab.guests.vm import Record
 from wqlab.kernels.arch import find_arch
@@ -43,6 +45,9 @@ def added(scenario: str, *cpus: int) -> tuple[str, ...]:
         steps += [f"qmp device_add {json.dumps(where)}", f"await {CPU}/cpu{cpu}/online"]
         steps += online(cpu)
     return tuple(steps)
+
+
+HOTADD = ROOT / "tests/mutants/hotadd.diff"
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,124 @@ Seen failing: with the status of a pipe's end taken for the script's, and with f
 as only newer drgns have it. By hand: on a kernel without /proc/kcore.
 """
 
+import os
+import re
 import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
-from needs import OTHERS, TEST, DebianKernel, Inside, Kernel
+from farm import Making, Need
+from needs import OTHERS, SOURCE, TEST, Boot, DebianKernel, Kernel
+from test_dumps import Drgn
 
-from wqlab.guests.scenario import parse_dump
+from wqlab.ground.places import CACHE, ROOT
+from wqlab.ground.problem import Skipped
+from wqlab.ground.run import check
+from wqlab.guests.dump import parse_dump
+from wqlab.guests.initramfs import libraries
+from wqlab.guests.scenario import find_scenario
 from wqlab.guests.vm import Record, sections
+from wqlab.kernels import apt
+from wqlab.kernels.arch import Arch
+
+# of the standard library, what nothing here imports
+LEFT_OUT = {"__pycache__", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tkinter"}
+
+
+def python_with(packages: Path) -> dict[str, Path]:
+    """The files of Python and of drgn in that folder."""
+    program = Path(sys.executable).resolve()
+    library = Path(re.__file__).resolve().parent.parent
+    files = [
+        path
+        for path in library.rglob("*")
+        if path.is_file()
+        and not LEFT_OUT & set(path.relative_to(library).parts)
+        and not path.relative_to(library).parts[0].startswith("config-")
+    ]
+    drgn = [*packages.glob("*drgn*/**/*.py"), *packages.glob("_drgn*.so")]
+    found = {program, *files, *drgn}
+    for path in [program, *(path for path in (*files, *drgn) if path.suffix == ".so")]:
+        found.update(libraries(path))
+    return {str(path): path for path in found}
+
+
+def debians(arch: Arch) -> dict[str, Path]:
+    """The files of Debian's Python and drgn for another architecture, with all that they need."""
+
+    def needed() -> tuple[apt.Apt, list[str]]:
+        if not shutil.which("apt-get"):
+            raise Skipped(f"this machine has no apt to get drgn for {arch.name} with")
+        its = apt.private(architecture=arch.dpkg)
+        command = ["apt-get", *its.options, "-s", "-qq", "--no-install-recommends"]
+        said = check([*command, "install", "python3-drgn"], wrong="apt knows no python3-drgn")
+        return its, re.findall(r"^Inst (\S+)", said, re.MULTILINE)
+
+    place = apt.unpacked(CACHE / f"drgn-{arch.name}", "python3-drgn", needed)
+    files = {}
+    for path in place.rglob("*"):
+        name = path.relative_to(place)
+        # a link is taken for what it leads to there
+        leads = path
+        while leads.is_symlink():
+            to = os.readlink(leads)
+            leads = place / to.lstrip("/") if to.startswith("/") else leads.parent / to
+        wanted = ".so" in name.name or "python3" in str(name)
+        if wanted and leads.is_file() and not (LEFT_OUT | {"gconv", "share"}) & set(name.parts):
+            files[str(name)] = leads
+    return files
+
+
+@dataclass(frozen=True)
+class Inside(Boot):
+    """A boot in which each line of `commands` is run; the guest has `drgn`, Debian 12's or the
+    newest, the scripts in /tools, its own debug info where there is any, and `program` of this
+    machine."""
+
+    old: bool = False
+    program: str = ""
+
+    def __str__(self) -> str:
+        with_ = ["drgn of Debian 12" if self.old else "drgn", *filter(None, [self.program])]
+        return f"{super().__str__()}, with {' and '.join(with_)} in the guest"
+
+    @property
+    def memory(self) -> int:
+        return find_scenario(self.scenario).memory
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return *super().before, *([] if self.arch.foreign else [Drgn(self.old)]), SOURCE
+
+    def make(self, farm: Making, **_: Any) -> Any:
+        kernel = farm[self.kernel]
+        if self.arch.foreign:
+            files, python, packages = debians(self.arch), "/usr/bin/python3.11", ""
+        else:
+            packages = str(farm[Drgn(self.old)])
+            files, python = python_with(Path(packages)), str(Path(sys.executable).resolve())
+        self.out.mkdir(parents=True, exist_ok=True)
+        launcher = self.out / "drgn"
+        launcher.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {python} -m drgn "$@"\n')
+        launcher.chmod(0o755)
+        files["bin/drgn"] = launcher
+        if self.program:
+            path = shutil.which(self.program)
+            if not path:
+                raise Skipped(f"there is no {self.program}")
+            files |= {f"bin/{self.program}": Path(path)}
+            files |= {str(library): library for library in libraries(Path(path))}
+        files |= {f"tools/{path.name}": path for path in (ROOT / "tools/workqueue").glob("*.py")}
+        vmlinux = kernel.path / "vmlinux"
+        files |= {"vmlinux": vmlinux} if vmlinux.is_file() else {}
+        more = {name: path.read_bytes() for name, path in files.items()}
+        with farm[SOURCE].hold() as tree:
+            more["tools/wq_dump.py"] = (tree / "tools/workqueue/wq_dump.py").read_bytes()
+        return super().make(farm, more=more)
+
 
 MACHINE = "inside-2"
 VERIFY = "drgn -q -s /vmlinux /tools/wq_verify.py"

@@ -5,16 +5,63 @@ Seen failing: against a kernel without one of the suites.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import checks
 import pytest
 from farm import ALL, Making, Need
-from needs import DEBUG, FIND, NATIVE, OTHERS, RT, SOURCE, TEST, Boot, GateKernel, Suites
+from needs import DEBUG, FIND, NATIVE, OTHERS, RT, SOURCE, TEST, Boot
 
-from wqlab.guests.kunit import Report, run_kunit_py
+from wqlab.ground.problem import Skipped
+from wqlab.guests.kunit import Report, parse, run_kunit_py
 from wqlab.guests.vm import Record
 from wqlab.kernels.arch import find_arch
+from wqlab.kernels.build import build
+from wqlab.kernels.builddir import BuildDir, find_build
+
+
+@dataclass(frozen=True)
+class GateKernel(Need):
+    """A kernel with the series in a configuration of configs/gates.toml."""
+
+    gate: str
+    cores = ALL
+    guess = 200.0
+    before = (SOURCE,)
+
+    @property
+    def name(self) -> str:
+        """In the names of tests."""
+        return f"gate-{self.gate}"
+
+    def __str__(self) -> str:
+        return f"kernel: {self.name}"
+
+    def make(self, farm: Making) -> BuildDir:
+        gate = checks.gates()[self.gate]
+        if reason := gate.unfit(farm.options.base):
+            raise Skipped(reason)
+        # a flavour may have the same name
+        return find_build(build(farm[SOURCE], replace(gate, name=self.name)))
+
+
+@dataclass(frozen=True)
+class Suites(Need):
+    """What the KUnit suites of a boot came to."""
+
+    boot: Boot
+
+    def __str__(self) -> str:
+        return f"KUnit of {self.boot}"
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return self.boot, SOURCE
+
+    def make(self, farm: Making) -> tuple[Record, Report]:
+        record = farm[self.boot]
+        return record, parse(farm[SOURCE].repo, "\n".join([*record.lines, ""]))
+
 
 APPEND = {NATIVE: "kunit.filter_glob=*workqueue*"}  # without KUnit's own example
 BOOTS = {

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from needs import TEST, Boot, Kernel, at_boot
+from needs import TEST, Boot, Kernel
 
 from wqlab.guests.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
 from wqlab.guests.vm import Record
@@ -21,6 +21,14 @@ from wqlab.kernels.arch import find_arch
 
 SEED = 20231109
 CPU = "/sys/devices/system/cpu"
+
+
+def at_boot(scenario: str, count: int) -> Cpus:
+    """The CPUs that come up with maxcpus=COUNT. On x86 the first threads of all cores come up before
+    the second ones; elsewhere CPUs come up in the order of their numbers."""
+    machine, x86 = find_scenario(scenario), find_arch().name == "x86_64"
+    cpus = sorted(range(machine.cpus), key=lambda cpu: cpu % machine.smp["threads"] if x86 else 0)
+    return frozenset(cpus[:count])
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import pytest
 from farm import Making
 from needs import Boot, DebianKernel, Kernel, Need
 
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
 from wqlab.guests.vm import Record
 from wqlab.measure.counts.loads import MODULES, counts, guest, parameters
@@ -78,9 +79,8 @@ class Loaded(Boot):
             find_scenario(self.scenario),
             self.job,
             self.out,
+            BootOptions(commands=self.commands, timeout=self.timeout),
             loads=[LOADS[name] for name in self.load.split(",")],
-            commands=self.commands,
-            timeout=self.timeout,
         )
 
 

@@ -15,8 +15,11 @@ from needs import SOURCE
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import Skipped
 from wqlab.guests import vm
-from wqlab.guests.scenario import find_scenario, format_pods, parse_dump
+from wqlab.guests.dump import parse_dump
+from wqlab.guests.qemu import BootOptions
+from wqlab.guests.scenario import find_scenario, format_pods
 from wqlab.kernels.build import build
+from wqlab.kernels.builddir import find_build
 
 MODULE, DUMP = "lib/test_workqueue.c", "tools/workqueue/wq_dump.py"
 OUT = BUILD / "test/mainline"
@@ -38,16 +41,20 @@ class Mainline(Need):
         if not (source.repo / MODULE).is_file():
             raise Skipped(f"this base has no {MODULE} of its own")
         overlay = {MODULE: (source.repo / MODULE).read_text()}
-        kernel = vm.find_kernel(build(source, "bench", overlay=overlay))
+        kernel = find_build(build(source, "bench", overlay=overlay))
         ran = vm.boot(
             kernel,
             find_scenario("bench-2"),
             "module",
             OUT / "module",
-            commands="run wq_items=500 nr_threads=2\n",
+            BootOptions(commands="run wq_items=500 nr_threads=2\n"),
         )
         looked = vm.boot(
-            kernel, find_scenario(MACHINE), "pods", OUT / "pods", wq_dump=source.repo / DUMP
+            kernel,
+            find_scenario(MACHINE),
+            "pods",
+            OUT / "pods",
+            BootOptions(wq_dump=source.repo / DUMP),
         )
         return ran, looked, (OUT / "pods/wq_dump.log").read_text()
 

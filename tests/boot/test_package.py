@@ -18,10 +18,12 @@ from test_module import one, rows
 from wqlab.ground.files import remove
 from wqlab.ground.problem import Skipped
 from wqlab.ground.run import check
-from wqlab.guests import vm
+from wqlab.guests.initramfs import find_busybox
 from wqlab.guests.vm import Record, sections
 from wqlab.kernels.arch import find_arch
-from wqlab.kernels.build import Flavour, Job, fragments, wanted
+from wqlab.kernels.build import Kbuild
+from wqlab.kernels.builddir import BuildDir, find_build
+from wqlab.kernels.flavours import Flavour, fragments, wanted
 
 FLAVOUR = Flavour("package", "as a Debian package", ("common", "torture", "series"))
 HOOK = 'echo "$@" >/noted'
@@ -40,7 +42,7 @@ class Package(Need):
     def __str__(self) -> str:
         return "kernel: a Debian package"
 
-    def make(self, farm: Making) -> vm.Kernel:
+    def make(self, farm: Making) -> BuildDir:
         arch = find_arch()
         for program in ("dpkg", "dh", "rsync", "cpio", "depmod"):
             if not shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
@@ -52,17 +54,17 @@ class Package(Need):
             folder = source.place(place) / "package"  # the packages are put beside the objects
             for old in folder.glob("*.*"):
                 old.unlink()
-            job = Job(tree, folder / arch.name, arch, jobs=0)
-            job.obj.mkdir(parents=True, exist_ok=True)
-            job.log.write_text("")
+            kbuild = Kbuild(tree, folder / arch.name, arch, jobs=0)
+            kbuild.obj.mkdir(parents=True, exist_ok=True)
+            kbuild.log.write_text("")
             lines = wanted(source, source.count(None), fragments(FLAVOUR, arch))
-            job.configure(f"{source.version} ({FLAVOUR.name})", FLAVOUR, lines)
-            job.make("making a package", "bindeb-pkg", wrong="no package was made")
+            kbuild.configure(f"{source.version} ({FLAVOUR.name})", FLAVOUR, lines)
+            kbuild.make("making a package", "bindeb-pkg", wrong="no package was made")
             [package] = folder.glob("linux-image-*.deb")
-            return installed(package, folder / "root", vm.find_busybox(arch))
+            return installed(package, folder / "root", find_busybox(arch))
 
 
-def installed(package: Path, root: Path, busybox: Path) -> vm.Kernel:
+def installed(package: Path, root: Path, busybox: Path) -> BuildDir:
     """A kernel of which the package is installed in a folder that has a shell and a hook for it."""
     arch = find_arch()
     remove(root)
@@ -90,7 +92,7 @@ def installed(package: Path, root: Path, busybox: Path) -> vm.Kernel:
         (path / name).symlink_to(what)
     (path / "include/config").mkdir(parents=True)
     (path / "include/config/kernel.release").write_text(release)
-    return vm.find_kernel(path)
+    return find_build(path)
 
 
 @pytest.mark.tier("full")

@@ -20,17 +20,12 @@ import pytest
 from needs import OTHERS, TEST, Boot, Core
 
 from wqlab.ground.places import ROOT
-from wqlab.guests import vm
-from wqlab.guests.scenario import (
-    SCOPES,
-    Scenario,
-    format_pods,
-    load_scenario,
-    parse_cpulist,
-    parse_dump,
-)
-from wqlab.guests.vm import Record, unfit
+from wqlab.guests.dump import parse_dump, run_drgn
+from wqlab.guests.qemu import unfit
+from wqlab.guests.scenario import SCOPES, Scenario, format_pods, load_scenario, parse_cpulist
+from wqlab.guests.vm import Record
 from wqlab.kernels.arch import ARCHES
+from wqlab.kernels.builddir import BuildDir
 
 MACHINES = [
     scenario
@@ -115,12 +110,12 @@ def test_pod_nodes(record: Record, scenario: Scenario) -> None:
 
 
 @pytest.mark.needs(Core("llc-4x3x2", "pods", TEST))
-def test_json_has_the_same(made: tuple[vm.Kernel, Path], tmp_path: Path) -> None:
+def test_json_has_the_same(made: tuple[BuildDir, Path], tmp_path: Path) -> None:
     """What wq_dump.py prints for people and for scripts."""
     kernel, core = made
     script = kernel.path / "wq_dump.py"
-    text = vm.run_drgn(kernel, core, script, tmp_path).output
-    words = vm.run_drgn(kernel, core, script, tmp_path, "--json").output
+    text = run_drgn(kernel, core, script, tmp_path).output
+    words = run_drgn(kernel, core, script, tmp_path, "--json").output
     assert parse_dump(words) == parse_dump(text)
     data = json.loads(words)
     assert data["cpus"] == data["online"] == data["unbound_cpus"] == list(range(24))

@@ -12,23 +12,28 @@ node that finds too few slots not looked for by the timer.
 """
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import drgn
 import pytest
 from drgn.helpers.linux.percpu import per_cpu_ptr
+from farm import Making
+from live import Looking
 from memory import Memory, wq_verify
-from needs import TEST, Boot, Core, Kernel, Watched
+from needs import TEST, Boot, Core, Kernel
 from test_late import CASES as LATE
 from test_late import Case as Late
 from test_pods import each_machine
 from test_torture import STOCK
 
 from wqlab.guests import vm
-from wqlab.guests.scenario import Scenario
+from wqlab.guests.scenario import Scenario, find_scenario
+from wqlab.kernels.builddir import BuildDir
 
 STOCK_LOADED = Kernel("test", patches=0, modules=("test_workqueue",))
 
@@ -66,6 +71,47 @@ def test_stock_is_right_with_all_cpus(record: vm.Record) -> None:
 def test_stock_is_wrong_with_late_cpus(record: vm.Record) -> None:
     """Its pods stay as they were at boot, when it took CPUs without domain for one cache's."""
     assert any(line.startswith("llc: cache pod ") for line in wrong(record.verified))
+
+
+class Checks(Looking):
+    """What wq_verify.py says of a guest, again and again."""
+
+    def __init__(self, secs: float) -> None:
+        self.secs = secs
+        self.statuses: Counter[int] = Counter()
+        self.wrong: list[str] = []
+
+    def look(self, prog: drgn.Program) -> None:
+        end = time.monotonic() + self.secs
+        while time.monotonic() < end:
+            results = list(wq_verify.verify(prog))
+            self.statuses[wq_verify.status_of(results)] += 1
+            self.wrong += [
+                f"{result.name} {result.status} {result.text}"
+                for result in results
+                if result.status in ("wrong", "unknown")
+            ]
+
+
+@dataclass(frozen=True)
+class Watched(Boot):
+    """A boot, and what wq_verify.py says again and again while it goes on after its job held: how
+    many checks ended with each status, and what was wrong or unknown."""
+
+    secs: float = 60.0
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, watched for {self.secs:.0f} s"
+
+    @property
+    def guess(self) -> float:
+        return self.secs + 30
+
+    def make(self, farm: Making, **_: Any) -> tuple[vm.Record, Counter[int], list[str]]:
+        checks = Checks(self.secs)
+        with checks.of(farm[self.kernel], find_scenario(self.scenario).memory) as begin:
+            record = super().make(farm, on_hold=begin)
+        return record, checks.statuses, checks.wrong
 
 
 WATCH = {"series": 900, "nodes": 300, "stock": 60}  # seconds
@@ -395,7 +441,7 @@ STOCK_CORE = Core("nodes-4", "pods", kernel=STOCK)
 
 
 @pytest.fixture
-def memory(made: tuple[vm.Kernel, Path], monkeypatch: pytest.MonkeyPatch) -> Memory:
+def memory(made: tuple[BuildDir, Path], monkeypatch: pytest.MonkeyPatch) -> Memory:
     monkeypatch.setattr(wq_verify, "PAUSE", 0)
     monkeypatch.setattr(sys, "argv", ["wq_verify.py"])
     return Memory(*made)

@@ -63,7 +63,7 @@ class Guests:
         self.booted: list[tuple[str, str]] = []
         self.spoil: Callable[[int, Record], Record] = lambda number, record: record
 
-    def boot(self, kernel, scenario, job, out, *, append="", commands="", wq_dump=None) -> Record:
+    def boot(self, kernel, scenario, job, out, options) -> Record:
         self.booted.append((kernel.path.name, scenario.name))
         record = Record(
             scenario=scenario.name,
@@ -73,8 +73,8 @@ class Guests:
             seconds=2.0,
             accel="tcg",
             release=kernel.release,
-            command=["/usr/bin/qemu", "-kernel", str(kernel.image), "-append", append],
-            lines=answer(commands.splitlines(), "lockstat" in kernel.path.name),
+            command=["/usr/bin/qemu", "-kernel", str(kernel.image), "-append", options.append],
+            lines=answer(options.commands.splitlines(), "lockstat" in kernel.path.name),
             tail=[],
             dumps=[],
         )

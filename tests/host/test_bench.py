@@ -112,7 +112,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
         (bench, "several_cpus", lambda source: source.base.name == "7.3"),
         (tasks, "host_cpus", lambda: 2),
         (vm, "boot", house.guests.boot),
-        (vm, "kvm_works", lambda kernel: False),
+        (vm, "try_kvm", lambda kernel: False),
     ):
         monkeypatch.setattr(home, name, stand_in)
     return house

@@ -26,9 +26,12 @@ import pytest
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.guests import vm
+from wqlab.guests.initramfs import cpio, initramfs
+from wqlab.guests.qemu import BootOptions, qemu_command
 from wqlab.guests.scenario import find_scenario
-from wqlab.guests.vm import Kernel, Record, boot, cpio, find_kernel
+from wqlab.guests.vm import Record, boot
 from wqlab.kernels.arch import find_arch
+from wqlab.kernels.builddir import BuildDir, find_build
 
 BOOT = [sys.executable, "-m", "wqlab", "boot"]
 
@@ -49,7 +52,7 @@ qmp = int(next(arg for arg in sys.argv if "id=qmp" in arg).partition("fd=")[2])"
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Kernel:
+def kernel(tmp_path: Path) -> BuildDir:
     """A directory that looks like a kernel."""
     for name, text in (
         ("arch/x86/boot/bzImage", ""),
@@ -57,7 +60,7 @@ def kernel(tmp_path: Path) -> Kernel:
     ):
         (tmp_path / "kernel" / name).parent.mkdir(parents=True)
         (tmp_path / "kernel" / name).write_text(text)
-    return find_kernel(tmp_path / "kernel")
+    return find_build(tmp_path / "kernel")
 
 
 @pytest.fixture
@@ -75,9 +78,10 @@ def qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-def start(kernel: Kernel, timeout: float = 20, **more: object) -> Record:
+def start(kernel: BuildDir, timeout: float = 20, **more: object) -> Record:
     single = find_scenario("single")
-    return boot(kernel, single, "hello", kernel.path / "out", timeout=timeout, accel="tcg", **more)
+    options = BootOptions(timeout=timeout, accel="tcg", **more)
+    return boot(kernel, single, "hello", kernel.path / "out", options)
 
 
 def alive(pid: Path) -> bool:
@@ -88,7 +92,7 @@ def alive(pid: Path) -> bool:
     return True
 
 
-def test_pass(kernel: Kernel, qemu) -> None:
+def test_pass(kernel: BuildDir, qemu) -> None:
     qemu(r'say("| one\n| "); say("two\nverdict "); say("pass\n")')
     record = start(kernel)
     assert (record.verdict, record.reason, record.lines) == ("pass", "", ["one", "two"])
@@ -105,15 +109,16 @@ def test_pass(kernel: Kernel, qemu) -> None:
     ],
 )
 def test_suites_run_where_they_are_wanted(
-    kernel: Kernel, qemu, config: str, job: str, quiet: bool
+    kernel: BuildDir, qemu, config: str, job: str, quiet: bool
 ) -> None:
     qemu(r'say("verdict pass\n")')
     (kernel.path / ".config").write_text(config)
-    record = boot(kernel, find_scenario("single"), job, kernel.path / "out", accel="tcg")
+    single, options = find_scenario("single"), BootOptions(accel="tcg")
+    record = boot(kernel, single, job, kernel.path / "out", options)
     assert ("kunit.enable=0" in " ".join(record.command)) == quiet
 
 
-def test_fail(kernel: Kernel, qemu) -> None:
+def test_fail(kernel: BuildDir, qemu) -> None:
     qemu(r'say("| one\nverdict fail two of three\n")')
     record = start(kernel)
     assert (record.verdict, record.reason, record.lines) == ("fail", "two of three", ["one"])
@@ -135,7 +140,7 @@ def test_fail(kernel: Kernel, qemu) -> None:
         pytest.param("os.kill(os.getpid(), 11)", "status -11", id="killed"),
     ],
 )
-def test_death(kernel: Kernel, qemu, behaviour: str, reason: str) -> None:
+def test_death(kernel: BuildDir, qemu, behaviour: str, reason: str) -> None:
     qemu(behaviour)
     record = start(kernel)
     assert record.verdict == "lost"
@@ -143,7 +148,7 @@ def test_death(kernel: Kernel, qemu, behaviour: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", r"| one\n", "verdict pass"])
-def test_silence(kernel: Kernel, qemu, text: str) -> None:
+def test_silence(kernel: BuildDir, qemu, text: str) -> None:
     """No verdict in time: lost, the end of the console is shown, QEMU does not stay behind."""
     pid = qemu(
         r'print(*range(100), "\x1b[2Jverdict pass", sep="\n", file=console, flush=True)'
@@ -157,7 +162,7 @@ def test_silence(kernel: Kernel, qemu, text: str) -> None:
     assert not alive(pid)
 
 
-def test_complaint(kernel: Kernel, qemu) -> None:
+def test_complaint(kernel: BuildDir, qemu) -> None:
     """The first complaint of the kernel is shown however far up the console it is."""
     complaint = "WARNING: CPU: 0 PID: 15 at kernel/rcu/tree_stall.h:1010 f+0x1/0x2"
     qemu(
@@ -181,7 +186,7 @@ def test_complaint(kernel: Kernel, qemu) -> None:
     ],
 )
 def test_stale_code(
-    kernel: Kernel, qemu, monkeypatch, version: str, complaint: str, boots: int
+    kernel: BuildDir, qemu, monkeypatch, version: str, complaint: str, boots: int
 ) -> None:
     """A guest that dies as only that of an old QEMU does is booted once more, and no more."""
     qemu(f'print({complaint!r}, file=console); open("boots", "a").write("1")')
@@ -191,7 +196,7 @@ def test_stale_code(
     assert len((kernel.path / "boots").read_text()) == boots
 
 
-def test_endless(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless(kernel: BuildDir, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest that prints for ever has a limit, too."""
     pid = qemu(r'while True: say("| one\n"); time.sleep(0.01)')
     monkeypatch.setattr(vm, "QUIT_LIMIT", 0.1)
@@ -199,14 +204,14 @@ def test_endless(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not alive(pid)
 
 
-def test_verdict_but_no_end(kernel: Kernel, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdict_but_no_end(kernel: BuildDir, qemu, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = qemu(r'say("verdict pass\n"); time.sleep(60)')
     monkeypatch.setattr(vm, "QUIT_LIMIT", 0.1)
     assert start(kernel).verdict == "lost"
     assert not alive(pid)
 
 
-def test_hold(kernel: Kernel, qemu) -> None:
+def test_hold(kernel: BuildDir, qemu) -> None:
     qemu(
         r'say("ask hold\n"); '
         r'say("verdict pass\n" if os.read(port, 3) == b"go\n" else "verdict fail\n")'
@@ -214,7 +219,7 @@ def test_hold(kernel: Kernel, qemu) -> None:
     assert start(kernel).verdict == "pass"
 
 
-def test_qmp(kernel: Kernel, qemu) -> None:
+def test_qmp(kernel: BuildDir, qemu) -> None:
     """The guest's commands reach QEMU, in one conversation, whatever else QEMU says."""
     qemu(
         QMP
@@ -233,7 +238,7 @@ say("verdict pass\n")
     assert start(kernel).verdict == "pass"
 
 
-def test_refused_qmp(kernel: Kernel, qemu) -> None:
+def test_refused_qmp(kernel: BuildDir, qemu) -> None:
     qemu(
         QMP
         + r"""
@@ -246,16 +251,17 @@ os.read(port, 3)
     assert (record.verdict, record.reason) == ("lost", "QEMU device_add: no such CPU")
 
 
-def test_cpus_that_are_present(kernel: Kernel, qemu) -> None:
+def test_cpus_that_are_present(kernel: BuildDir, qemu) -> None:
     qemu(r'say("verdict pass\n")')
     assert "2,maxcpus=1,sockets=1" in " ".join(start(kernel, present=2).command)
     assert "maxcpus" not in " ".join(start(kernel).command)
 
 
-def arm64(folder: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> Kernel:
+def arm64(folder: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> BuildDir:
     """A kernel for arm64, a busybox and a KVM that works, on such a machine or another one."""
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(vm, "CACHE", folder)
+    monkeypatch.setattr("wqlab.guests.initramfs.CACHE", folder)
     monkeypatch.setattr(os, "access", lambda *_: True)
     memo = vm.kvm_memo(find_arch("arm64"))
     memo.parent.mkdir()
@@ -264,15 +270,15 @@ def arm64(folder: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> Kernel
     image = folder / "arch/arm64/boot/Image.gz"
     image.parent.mkdir(parents=True)
     image.touch()
-    return find_kernel(folder)
+    return find_build(folder)
 
 
 def test_arm64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = arm64(tmp_path, monkeypatch, "x86_64")
-    assert b"of arm64" in vm.initramfs(kernel, "")
-    assert not vm.kvm_works(kernel)
+    assert b"of arm64" in initramfs(kernel, "")
+    assert not vm.try_kvm(kernel)
     machine = find_scenario("clusters-2x16x4")
-    command = vm.qemu_command(kernel, machine, "tcg", "", tmp_path, (3, 4))
+    command = qemu_command(kernel, machine, "tcg", "", tmp_path, (3, 4))
     assert command[0] == "qemu-system-aarch64"
     assert command[command.index("-smp") + 1] == "128,sockets=2,clusters=16,cores=4,threads=1"
 
@@ -282,9 +288,9 @@ def test_arm64_is_the_default_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("ARCH", raising=False)
     assert find_arch() == kernel.arch and find_arch("arm64").cross == ""
     assert find_arch("x86_64").cross == "x86_64-linux-gnu-"
-    assert b"of arm64" not in vm.initramfs(kernel, "")
-    assert vm.kvm_works(kernel)
-    command = vm.qemu_command(kernel, find_scenario("single"), "kvm", "", tmp_path, (3, 4))
+    assert b"of arm64" not in initramfs(kernel, "")
+    assert vm.try_kvm(kernel)
+    command = qemu_command(kernel, find_scenario("single"), "kvm", "", tmp_path, (3, 4))
     assert command[command.index("-cpu") + 1] == "host"
 
 
@@ -298,12 +304,12 @@ def test_arm64_is_the_default_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_machine_that_is_not_to_be_had(
-    kernel: Kernel, arch: str, scenario: str, present: int | None, lacks: str
+    kernel: BuildDir, arch: str, scenario: str, present: int | None, lacks: str
 ) -> None:
     kernel = replace(kernel, arch=find_arch(arch))
     out = kernel.path / "out"
     with pytest.raises(Skipped, match=f"{scenario}: on {arch} there are no {lacks}"):
-        boot(kernel, find_scenario(scenario), "hello", out, present=present)
+        boot(kernel, find_scenario(scenario), "hello", out, BootOptions(present=present))
     assert not out.exists()
 
 
@@ -327,16 +333,18 @@ def test_user_mode_linux(tmp_path: Path, behaviour: str, verdict: str, reason: s
     (tmp_path / "include/config/kernel.release").write_text("7.3.0\n")
     (tmp_path / "linux").write_text(NATIVE.format(python=sys.executable) + behaviour)
     (tmp_path / "linux").chmod(0o755)
-    kernel, machine = find_kernel(tmp_path), find_scenario("bench-2")
-    assert vm.emulation(kernel, machine) == "User Mode Linux, 2 CPUs"
-    record = boot(kernel, machine, "hello", tmp_path / "out", timeout=20)
+    kernel, machine = find_build(tmp_path), find_scenario("bench-2")
+    assert vm.probe_emulation(kernel, machine) == "User Mode Linux, 2 CPUs"
+    record = boot(kernel, machine, "hello", tmp_path / "out", BootOptions(timeout=20))
     assert (record.verdict, record.reason, record.lines) == (verdict, reason, ["2 CPUs"])
     assert "verdict=/dev/ttyS0" in record.command and "job=hello" in record.command
     with pytest.raises(Skipped, match="on um there are no more than 1 nodes"):
         boot(kernel, find_scenario("nodes-2x1"), "hello", tmp_path / "out")
 
 
-def test_failed_dump(kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_dump(
+    kernel: BuildDir, qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A dump that QEMU refuses is no pass, and nothing is left of it."""
     qemu(
         QMP + "\n"
@@ -350,7 +358,7 @@ def test_failed_dump(kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_interrupted(kernel: Kernel, qemu, tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted(kernel: BuildDir, qemu, tmp_path: Path, number: signal.Signals) -> None:
     """However `wqlab boot` ends, QEMU ends with it."""
     pid = qemu(r'say("| one\n"); time.sleep(60)')
     process = subprocess.Popen(
@@ -399,7 +407,7 @@ def run(*args: object, **environment: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_exit_status(
-    kernel: Kernel, qemu, tmp_path: Path, behaviour: str, status: int, last: str
+    kernel: BuildDir, qemu, tmp_path: Path, behaviour: str, status: int, last: str
 ) -> None:
     qemu(behaviour)
     args = ["--kernel", kernel.path, "--scenario", "single", "--out", tmp_path / "out"]
@@ -409,7 +417,7 @@ def test_exit_status(
     assert ("console: Oops" in result.stdout) == (last == "lost in")
 
 
-def test_errors(kernel: Kernel, tmp_path: Path) -> None:
+def test_errors(kernel: BuildDir, tmp_path: Path) -> None:
     """One line each, and no success."""
     for args, error in (
         (["--kernel", tmp_path, "--scenario", "single"], "is not a kernel's build directory"),
@@ -424,7 +432,7 @@ def test_errors(kernel: Kernel, tmp_path: Path) -> None:
 
 
 def test_kvm_needs_a_boot(
-    kernel: Kernel, qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernel: BuildDir, qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """/dev/kvm alone is not enough, and the trial is made once."""
     pid = qemu("")
@@ -432,19 +440,19 @@ def test_kvm_needs_a_boot(
     monkeypatch.setattr(
         os, "access", lambda path, mode, access=os.access: path == "/dev/kvm" or access(path, mode)
     )
-    assert not vm.kvm_works(kernel)
+    assert not vm.try_kvm(kernel)
     fake = Path(pid.parent / "bin/qemu-system-x86_64")
     fake.write_text(
         fake.read_text().replace("    sys.exit(1)", "    pass") + r'say("verdict pass\n")'
     )
-    assert not vm.kvm_works(kernel)
+    assert not vm.try_kvm(kernel)
     monkeypatch.setattr(vm, "CACHE", tmp_path / "another")
-    assert vm.kvm_works(kernel)
+    assert vm.try_kvm(kernel)
 
 
 def test_no_kernel(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="not a kernel's build directory"):
-        find_kernel(tmp_path)
+        find_build(tmp_path)
 
 
 def test_initramfs(tmp_path: Path) -> None:

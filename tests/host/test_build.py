@@ -22,8 +22,9 @@ from fake_kernel import Project, make_project, write
 from wqlab.ground.problem import Skipped
 from wqlab.kernels.arch import ARCHES, UML
 from wqlab.kernels.bases import base_names, load_base, series_names
-from wqlab.kernels.build import KEPT, NEEDED, flavours, fragments, wanted
+from wqlab.kernels.build import KEPT, NEEDED
 from wqlab.kernels.build import build as build_kernel
+from wqlab.kernels.flavours import flavours, fragments, wanted
 from wqlab.kernels.source import Source, kbuild_env
 
 # What a build is made of: the image says what was configured and compiled.

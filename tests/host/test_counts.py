@@ -21,6 +21,7 @@ from made_traces import REST, UNDER, trace, wakeup
 from wqlab.ground import program
 from wqlab.ground.problem import Problem, Usage
 from wqlab.guests import vm
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import Scenario, find_scenario
 from wqlab.kernels.arch import ARCHES
 from wqlab.measure import counts
@@ -239,8 +240,8 @@ def test_what_the_plugin_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         lambda name: (Path("qemu"), Path(f"{name}.so")),
     )
 
-    def boot(kernel, scenario, job, out, *, accel, emulator, commands) -> vm.Record:
-        (plugin,) = (word for word in emulator.options if "wqcount.so" in word)
+    def boot(kernel, scenario, job, out, options) -> vm.Record:
+        (plugin,) = (word for word in options.emulator.options if "wqcount.so" in word)
         given = dict(word.split("=") for word in plugin.split(",")[1:])
         assert given["forget"] == "300"
         told = Path(given["symbols"]).read_text()
@@ -250,7 +251,7 @@ def test_what_the_plugin_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     monkeypatch.setattr(vm, "boot", boot)
     its, scenario = hotplug.HOTPLUG, find_scenario("hotplug-512")
-    record = calls.boot(None, scenario, its.job, tmp_path, functions=its.functions, commands="")
+    record = calls.boot(None, scenario, its.job, tmp_path, BootOptions(), functions=its.functions)
     assert record.lines[0] == "> x"
     assert calls.calls(record.lines) == [calls.Call("f", 2, 3)]
 
@@ -273,7 +274,7 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
         about |= {"arch": "x86_64", "compiler": "gcc 12", "config_sha256": "00ff"}
         (path / "build.json").write_text(json.dumps(about))
         words.append(f"--kernel={name}={path}")
-    monkeypatch.setattr(vm, "emulation", lambda kernel, scenario, program: "QEMU 1.0")
+    monkeypatch.setattr(vm, "probe_emulation", lambda kernel, scenario, program: "QEMU 1.0")
 
     def command(*more: str) -> int:
         parser = argparse.ArgumentParser()
@@ -293,10 +294,10 @@ def guests(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     def install(spoilt: str = "", **changes: object) -> list[str]:
         begun: list[str] = []
 
-        def boot(kernel, scenario, job, out, *, append, commands, timeout) -> vm.Record:
+        def boot(kernel, scenario, job, out, options) -> vm.Record:
             begun.append(out.name)
             said = {"bench": said_of_costs, "maxactive": said_of_peaks, "wakeups": said_of_wakeups}
-            given = {"bench": [commands], "maxactive": [scenario], "wakeups": []}[job]
+            given = {"bench": [options.commands], "maxactive": [scenario], "wakeups": []}[job]
             command = ["/usr/bin/qemu", "-kernel", f"{kernel.path}/bzImage"]
             lines = said[job](*given)
             record = vm.Record(

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""wqlab debian, with a made-up apt. What it makes is booted in tests/boot/test_debian.py."""
+"""Debian's own kernel is made ready, with a made-up apt. What it makes is booted in tests/boot/test_debian.py."""
 
 import lzma
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import debian
 import pytest
 from fake_kernel import ROOT, Project, make_project, snapshot, write
 
 from wqlab.kernels import apt
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.bases import load_base
-from wqlab.measure import debian
 
 COMMON_MAKEFILE = """\
 modules:
@@ -30,6 +31,32 @@ def project(tmp_path: Path) -> Project:
     shutil.copytree(ROOT / "lib", project.top / "lib")
     (project.tmp / "served").mkdir()
     return project
+
+
+READY = """\
+import sys
+from wqlab.ground.problem import Problem
+from wqlab.kernels.bases import load_base
+import debian
+try:
+    print(debian.prepare(load_base("6.12")))
+except Problem as problem:
+    print(f"error: {problem}", file=sys.stderr)
+    sys.exit(problem.status)
+"""
+
+
+def make_ready(project: Project, path: str) -> subprocess.CompletedProcess[str]:
+    """What prepare() says, with the project's wqlab."""
+    return subprocess.run(
+        [sys.executable, "-c", READY],
+        env=project.env(PYTHONPATH=f"{project.top}:{ROOT}/tests/proof", PATH=path),
+        cwd=project.tmp,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def make_debs(project: Project, release: str, version: str, compiler: str = "bash") -> None:
@@ -99,7 +126,7 @@ def test_newest_kernel_with_the_module(project: Project, path: str) -> None:
     make_debs(project, "6.12.99+deb12", "6.12.99-1")
     make_debs(project, "6.12.117+deb12", "6.12.117-1~deb12u1")
     before = snapshot(project.top)
-    done = project.lab("debian", "--build", PATH=path)
+    done = make_ready(project, path)
     assert done.returncode == 0, done.stderr
     result = Path(done.stdout.strip())
     assert sorted(
@@ -116,17 +143,17 @@ def test_newest_kernel_with_the_module(project: Project, path: str) -> None:
     assert kernels(project) == ["6.12.117-1~deb12u1"]
     assert snapshot(project.top) == before
 
-    again = project.lab("debian", "--build", PATH=path)
+    again = make_ready(project, path)
     assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")
 
     write(project.top / "lib/test_workqueue.c", "another\n")
-    changed = project.lab("debian", "--build", PATH=path)
+    changed = make_ready(project, path)
     assert changed.returncode == 0 and changed.stdout != done.stdout
 
 
 # Broken on purpose: a status of 1 in place of skipped; the cache not looked at.
 def test_no_package(project: Project, path: str) -> None:
-    done = project.lab("debian", "--build", PATH=path)
+    done = make_ready(project, path)
     assert (done.returncode, done.stdout) == (77, "")
     [line] = [line for line in done.stderr.splitlines() if "error" in line]
     assert "apt cannot get linux-image-6.12.*-cloud-amd64 and its headers" in line
@@ -135,14 +162,14 @@ def test_no_package(project: Project, path: str) -> None:
     # headers whose image is missing are of no use
     make_debs(project, "6.12.118+deb12", "6.12.118-1")
     next((project.tmp / "served").glob("linux-image-*")).unlink()
-    assert project.lab("debian", "--build", PATH=path).returncode == 77
+    assert make_ready(project, path).returncode == 77
 
     make_debs(project, "6.12.117+deb12", "6.12.117-1")
-    used = project.lab("debian", "--build", PATH=path)
+    used = make_ready(project, path)
     assert used.returncode == 0, used.stderr
     make_debs(project, "6.12.118+deb12", "6.12.118-1")
     project.shim("apt-get", "exit 100")
-    done = project.lab("debian", "--build", PATH=path)
+    done = make_ready(project, path)
     assert (done.returncode, done.stdout) == (0, used.stdout)
     assert "using 6.12.117-1 from the cache" in done.stderr
 
@@ -151,30 +178,30 @@ def test_no_package(project: Project, path: str) -> None:
 def test_what_stays_in_the_cache(project: Project, path: str) -> None:
     for patch in (115, 116, 117):
         make_debs(project, f"6.12.{patch}+deb12", f"6.12.{patch}-1")
-        assert project.lab("debian", "--build", PATH=path).returncode == 0
+        assert make_ready(project, path).returncode == 0
     assert kernels(project) == ["6.12.116-1", "6.12.117-1"]
 
     make_debs(project, "6.12.118+deb12", "6.12.118-1")
     damaged = next((project.tmp / "served").glob("linux-kbuild-*118*"))
     damaged.write_text("cut off")
-    done = project.lab("debian", "--build", PATH=path)
+    done = make_ready(project, path)
     assert done.returncode == 1 and "could not be unpacked" in done.stderr
     make_debs(project, "6.12.118+deb12", "6.12.118-1")
-    assert project.lab("debian", "--build", PATH=path).returncode == 0
+    assert make_ready(project, path).returncode == 0
     assert kernels(project) == ["6.12.117-1", "6.12.118-1"]
 
 
 # Broken on purpose: the compiler not looked for; a module that does not build put in its place.
 def test_module_does_not_build(project: Project, path: str) -> None:
     make_debs(project, "6.12.117+deb12", "6.12.117-1", compiler="gcc-1")
-    done = project.lab("debian", "--build", PATH=path)
+    done = make_ready(project, path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "want the compiler gcc-1: install it" in done.stderr
 
     shutil.rmtree(project.tmp / "cache/unbound-workqueue/debian")
     make_debs(project, "6.12.117+deb12", "6.12.117-1")
     (project.top / "lib/test_workqueue.c").rename(project.top / "lib/test_workqueue_x.c")
-    done = project.lab("debian", "--build", PATH=path)
+    done = make_ready(project, path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "the module does not build: see" in done.stderr
     assert "No such file" in done.stderr

@@ -18,6 +18,7 @@ from wqlab import results
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.guests import vm
+from wqlab.guests.qemu import qemu_command
 from wqlab.guests.scenario import parse_cpulist
 from wqlab.measure import tasks
 from wqlab.measure.subjects import Subject, find_subject
@@ -229,11 +230,11 @@ class TestPlan:
         trial = next(trial for trial in self.trials(kernels) if trial.part == "icount")
         kernel = trial.kernel.builds["bench"]
         accel = vm.choose_accel(kernel, trial.scenario)
-        command = vm.qemu_command(kernel, trial.scenario, accel, "", tmp_path, (3, 4))
+        command = qemu_command(kernel, trial.scenario, accel, "", tmp_path, (3, 4))
         assert accel == "tcg,thread=single"
         assert command[command.index("-icount") + 1] == "shift=0,sleep=off"
         other = timed_scenario(2)
-        assert "-icount" not in vm.qemu_command(kernel, other, "tcg", "", tmp_path, (3, 4))
+        assert "-icount" not in qemu_command(kernel, other, "tcg", "", tmp_path, (3, 4))
 
     def test_kernels_are_described(self, kernels: list[Subject]) -> None:
         """With the key of each flavour, and an id that depends on both."""

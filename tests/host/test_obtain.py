@@ -282,7 +282,7 @@ def test_obtain_with_keys_that_are_too_old(project: Project, suite: str) -> None
 # Broken on purpose: the machine's own architecture asked for; got again each time.
 def test_busybox_of_another_architecture(project: Project, suite: str) -> None:
     arch = next(arch for arch in ARCHES if arch.foreign)
-    code = "from wqlab.kernels.arch import find_arch; from wqlab.guests.vm import find_busybox; "
+    code = "from wqlab.kernels.arch import find_arch; from wqlab.guests.initramfs import find_busybox; "
     code += f"print(find_busybox(find_arch('{arch.name}')))"
 
     def find(path: str) -> subprocess.CompletedProcess[str]:

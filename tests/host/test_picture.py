@@ -15,7 +15,8 @@ import pytest
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
-from wqlab.guests.scenario import Dump, Pods, parse_dump
+from wqlab.guests.dump import Dump, parse_dump
+from wqlab.guests.scenario import Pods
 from wqlab.report import picture
 from wqlab.report.figures import SVG
 

@@ -293,12 +293,12 @@ def test_what_is_to_be_installed() -> None:
     assert "numpy" in names and not {"pytest", "ruff", "mypy"} & set(names)
 
 
-# Broken on purpose: each entry of `counts` left out, or another one there; `mutants` left out.
+# Broken on purpose: each entry of `counts` left out, or another one there.
 def test_what_builds_qemu_gets_what_that_takes() -> None:
     """Commands that simulate, and counts in simulated time or of calls that a plugin sees."""
     counted = {f"counts {name}" for name, kind in KINDS.items() if kind.simulated or kind.functions}
     with_qemu = {words for words, task in cli.TASKS.items() if task == "sim"}
-    assert with_qemu == counted | {"mutants", "sim", "validate"}
+    assert with_qemu == counted | {"sim", "validate"}
 
 
 # Broken on purpose: only the first two words looked at.

@@ -21,7 +21,9 @@ from wqlab.ground import program
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem, Usage
 from wqlab.guests import vm
+from wqlab.guests.qemu import BootOptions, Emulator, qemu_command
 from wqlab.kernels.arch import ARCHES
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure import sim
 from wqlab.measure.counts.loads import pool_lock
 from wqlab.measure.sim.machine import COSTS, load_machine
@@ -121,13 +123,15 @@ def test_middle_half_is_counted() -> None:
 
 def test_nothing_of_the_host_gets_in(tmp_path: Path) -> None:
     """virtio depends on threads of QEMU, and the machine's own QEMU knows no simulated time."""
-    kernel = vm.Kernel(tmp_path, ARCHES[0], "6.12", ())
-    emulator = vm.Emulator(Path("/other/qemu"), ("-seed", "1"))
+    kernel = BuildDir(tmp_path, ARCHES[0], "6.12", ())
+    emulator = Emulator(Path("/other/qemu"), ("-seed", "1"))
     scenario = load_machine(MACHINES[0]).scenario
-    command = vm.qemu_command(kernel, scenario, "tcg", "", tmp_path, (3, 4), emulator)
+    command = qemu_command(
+        kernel, scenario, "tcg", "", tmp_path, (3, 4), BootOptions(emulator=emulator)
+    )
     assert command[0] == "/other/qemu" and "-seed" in command
     assert "chardev:verdict" in command and not [word for word in command if "virt" in word]
-    usual = vm.qemu_command(kernel, scenario, "tcg", "", tmp_path, (3, 4))
+    usual = qemu_command(kernel, scenario, "tcg", "", tmp_path, (3, 4))
     assert usual[0] == ARCHES[0].qemu and "virtio-serial-pci" in usual
 
 

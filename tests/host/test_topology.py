@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from wqlab.ground.places import ROOT
+from wqlab.guests.dump import parse_dump
 from wqlab.guests.scenario import (
     SCOPES,
     Pods,
@@ -20,7 +21,6 @@ from wqlab.guests.scenario import (
     format_pods,
     load_scenario,
     parse_cpulist,
-    parse_dump,
     shard,
 )
 

@@ -6,9 +6,11 @@ A break that nothing catches is a test that cannot fail. Those that take a kerne
 
 Seen failing: with a diff that changes a comment, and with one that names another case than the one
 that catches it.
+
+--mutants=PATH takes other diffs than series/: a folder of them, or one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -31,28 +33,35 @@ from needs import SOURCE, Boot, Simulator, UmlSeries
 
 from wqlab.ground.places import BUILD
 
-DIFFS = {diff.stem: diff for diff in find_diffs(Path(__file__).parent / "series")}
-RUNS = {name: named_run(diff) for name, diff in DIFFS.items()}
+SERIES = Path(__file__).parent / "series"
 
 
 @dataclass(frozen=True)
 class Planned(Need):
     """The mutants, all in one source."""
 
+    path: Path  # of the diffs
     guess = 5.0
     before = (SOURCE,)
 
+    def __str__(self) -> str:
+        return f"mutants of {self.path.name}"
+
     def make(self, farm: Making) -> Plan:
-        return plan(farm[SOURCE], list(DIFFS.values()))
+        return plan(farm[SOURCE], list(find_diffs(self.path).values()))
 
 
 @dataclass(frozen=True)
 class MutantKernel(Need):
     """A kernel with all mutants."""
 
+    path: Path
     flavour: str  # "" is User Mode Linux
     cores = ALL
     guess = 90.0
+
+    def __str__(self) -> str:
+        return f"kernel: {self.flavour or 'uml'} with mutants of {self.path.name}"
 
     @property
     def tier(self) -> str:
@@ -60,22 +69,24 @@ class MutantKernel(Need):
 
     @property
     def before(self) -> tuple[Need, ...]:
-        return (SOURCE, Planned()) if self.flavour else (SOURCE, Planned(), UmlSeries())
+        uml = () if self.flavour else (UmlSeries(),)
+        return SOURCE, Planned(self.path), *uml
 
     def make(self, farm: Making) -> Kernel:
         with farm.place("uml") as place:
-            return farm[Planned()].kernel(farm[SOURCE], self.flavour, place=place)
+            return farm[Planned(self.path)].kernel(farm[SOURCE], self.flavour, place=place)
 
 
 @dataclass(frozen=True)
 class Tried(Need):
     """A boot of one mutant; "" is the original."""
 
+    path: Path
     name: str
+    run: Run = field(default_factory=Run)
 
-    @property
-    def run(self) -> Run:
-        return RUNS.get(self.name) or Run()
+    def __str__(self) -> str:
+        return f"mutant: {self.name or 'none'}"
 
     @property
     def cores(self) -> int:
@@ -84,27 +95,38 @@ class Tried(Need):
     @property
     def before(self) -> tuple[Need, ...]:
         simulator = (Simulator(),) if self.run.case == SCALING else ()
-        return SOURCE, Planned(), MutantKernel(self.run.flavour), *simulator
+        return SOURCE, Planned(self.path), MutantKernel(self.path, self.run.flavour), *simulator
 
     def make(self, farm: Making) -> Found:
-        made: Plan = farm[Planned()]
+        made: Plan = farm[Planned(self.path)]
         mutant = made.mutants[self.name] if self.name else ORIGINAL
         if mutant.unshared:
             kernel = made.kernel(farm[SOURCE], self.run.flavour, mutant, "mutant")
         else:
-            kernel = farm[MutantKernel(self.run.flavour)]
+            kernel = farm[MutantKernel(self.path, self.run.flavour)]
         return look(kernel, mutant, self.run, BUILD / "test/mutants")
 
 
-@pytest.mark.needs(Tried(""))
-def test_original_is_not_broken(made: Found) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    path: Path = metafunc.config.getoption("--mutants") or SERIES
+    if metafunc.function is test_original_is_not_broken:
+        cases = [pytest.param(None, id="original", marks=pytest.mark.needs(Tried(path, "")))]
+    else:
+        cases = []
+        for name, diff in find_diffs(path).items():
+            run = named_run(diff)
+            needs = pytest.mark.needs(Tried(path, name, run or Run()))
+            cases.append(pytest.param(run, id=name, marks=needs))
+    metafunc.parametrize("named", cases)
+
+
+def test_original_is_not_broken(made: Found, named: None) -> None:
     check_original(made)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.needs(Tried(name))) for name in DIFFS]
-)
-def test_caught(made: Found, name: str) -> None:
-    assert RUNS[name], "its first line does not name what catches it"
-    well, words = verdict(RUNS[name], [made])
+def test_caught(made: Found, named: Run | None, request: pytest.FixtureRequest) -> None:
+    """By what the first line of a diff names; those of other folders need not name anything."""
+    if not request.config.getoption("--mutants"):
+        assert named, "its first line does not name what catches it"
+    well, words = verdict(named, [made])
     assert well, words

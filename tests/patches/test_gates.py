@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import checks
 import pytest
 from farm import Making, Need
-from needs import HOST_CORES, OTHERS, SOURCE
+from needs import OTHERS, SOURCE
 
 from wqlab.ground.problem import Skipped
+from wqlab.ground.run import CORES
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.bases import Base
 
-JOBS = max(1, HOST_CORES // 2)
+JOBS = max(1, CORES // 2)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 import checks
 import pytest
 from farm import Making, Need
-from needs import HOST_CORES, OTHERS, SOURCE, Boot, Kernel, UmlSeries
-from needs import Suites as BootSuites
+from needs import OTHERS, SOURCE, Boot, Kernel, UmlSeries
+from test_kunit import Suites as BootSuites
 
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import Skipped
+from wqlab.ground.run import CORES
 from wqlab.guests.kunit import Report, Uml, build_uml, run_uml
 from wqlab.guests.vm import Record
 from wqlab.kernels.arch import find_arch
@@ -28,7 +29,7 @@ from wqlab.kernels.bases import Base, Patch
 from wqlab.series.check import checkpatch
 
 # Each build has a checkout of its own: a few of them are enough.
-JOBS = max(1, HOST_CORES // 4)
+JOBS = max(1, CORES // 4)
 # What changes nothing that is built
 UNBUILT = ("Documentation/", "tools/", "MAINTAINERS")
 
@@ -94,7 +95,7 @@ class Elsewhere(Need):
     """The warnings of the series compiled for another architecture."""
 
     arch: str
-    cores = HOST_CORES
+    cores = CORES
     guess = 60.0
     before = (SOURCE,)
 
@@ -103,7 +104,7 @@ class Elsewhere(Need):
         if arch.cross and not shutil.which(f"{arch.cross}gcc"):
             raise Skipped(f"no {arch.cross}gcc: scripts/setup test installs it where it can")
         with farm.place("patches") as place:
-            return checks.compiles(source, source.count(None), place, HOST_CORES, arch)
+            return checks.compiles(source, source.count(None), place, CORES, arch)
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,13 @@ class Remarks(Need):
 class Findings(Need):
     """What Coccinelle reports of the series and does not report of the base."""
 
-    cores = HOST_CORES
+    cores = CORES
     guess = 300.0
     before = (SOURCE,)
 
     def make(self, farm: Making) -> frozenset[str]:
         source = farm[SOURCE]
-        series, base = (checks.findings(source, number, HOST_CORES) for number in (None, 0))
+        series, base = (checks.findings(source, number, CORES) for number in (None, 0))
         return series - base
 
 

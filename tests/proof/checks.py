@@ -12,15 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from debian import configuration
 from sparse import find_sparse
 
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import run
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import Base, base_names
-from wqlab.kernels.build import CONFIGS, Flavour, Job, fragments, wanted
+from wqlab.kernels.build import Kbuild
+from wqlab.kernels.flavours import CONFIGS, Flavour, fragments, wanted
 from wqlab.kernels.source import Source
-from wqlab.measure.debian import configuration
 
 # A kernel for SMP, of which only the objects of the series are made.
 FLAVOUR = Flavour("check", "for SMP", ("common", "series"))
@@ -52,7 +53,7 @@ class Gate(Flavour):
     machine: str = ""  # of scenarios/, on which the suites of KUnit pass; "" for none
 
     def unfit(self, base: Base) -> str:
-        """Why it can't be tried with a base on this machine; "" if it can."""
+        """Why it can't be tried with a base on the host; "" if it can."""
         if self.since and base_names().index(base.name) < base_names().index(self.since):
             return f"{self.about}: not before {self.since}"
         if self.arch not in ("", find_arch().name):
@@ -86,7 +87,7 @@ def configured(
     jobs: int,
     arch: Arch | None = None,
     gate: Gate | None = None,
-) -> Job:
+) -> Kbuild:
     """A build for SMP, or for a gate, of which nothing is made yet."""
     arch, flavour = arch or find_arch(), gate or FLAVOUR
     if gate:  # of the whole kernel others of its files may have warnings
@@ -94,15 +95,15 @@ def configured(
     name = f"gate-{gate.name}" if gate else FLAVOUR.name
     obj = source.place(place) / f"{arch.name}-{name}"
     obj.mkdir(parents=True, exist_ok=True)
-    job = Job(tree, obj, arch, jobs, flavour.make)
-    job.log.write_text("")
+    kbuild = Kbuild(tree, obj, arch, jobs, flavour.make)
+    kbuild.log.write_text("")
     if gate and gate.debian:
         lines = configuration(source.base, arch)
     else:
         paths = fragments(flavour, arch) if flavour.fragments else []
         lines = wanted(source, source.count(patches), paths)
-    job.configure(f"{source.version} ({name})", flavour, lines)
-    return job
+    kbuild.configure(f"{source.version} ({name})", flavour, lines)
+    return kbuild
 
 
 def compiles(
@@ -112,12 +113,12 @@ def compiles(
     Problem if they do not. What was compiled before is not compiled again, but for another
     architecture than the usual one."""
     with source.hold(patches, place) as tree:
-        job = configured(source, tree, patches, place, jobs, arch)
+        kbuild = configured(source, tree, patches, place, jobs, arch)
         names = objects(tree)
         for name in names if arch else []:
-            (job.obj / name).unlink(missing_ok=True)
-        job.make(f"compiling {patches} patches", *names, wrong="it does not compile")
-        return about(job.log.read_text(errors="replace"))
+            (kbuild.obj / name).unlink(missing_ok=True)
+        kbuild.make(f"compiling {patches} patches", *names, wrong="it does not compile")
+        return about(kbuild.log.read_text(errors="replace"))
 
 
 def about(text: str, pattern: re.Pattern[str] = WARNING) -> frozenset[str]:
@@ -136,9 +137,9 @@ def pass_gate(
 ) -> None:
     """The files of the series compile without a warning; Problem if not."""
     with source.hold(patches, place) as tree:
-        job = configured(source, tree, patches, place, jobs, arch, gate)
+        kbuild = configured(source, tree, patches, place, jobs, arch, gate)
         names = objects(tree)[: len(FILES) if gate.fragments else gate.files]
-        job.make(f"compiling for {gate.name}", *names, wrong=f"no {gate.name}: {gate.about}")
+        kbuild.make(f"compiling for {gate.name}", *names, wrong=f"no {gate.name}: {gate.about}")
 
 
 @dataclass(frozen=True)
@@ -152,20 +153,20 @@ class Warnings:
 def warnings(source: Source, patches: int | None, place: str, jobs: int = 0) -> Warnings:
     """The warnings of sparse, W=1 and kernel-doc."""
     with source.hold(patches, place) as tree:
-        job = configured(source, tree, patches, place, jobs)
+        kbuild = configured(source, tree, patches, place, jobs)
         names = objects(tree)
         for name in names:
-            (job.obj / name).unlink(missing_ok=True)  # it would not be compiled again
+            (kbuild.obj / name).unlink(missing_ok=True)  # it would not be compiled again
         checker = f"CHECK={find_sparse(tree)}"
-        job.make("warnings", "C=2", "W=1", checker, *names, wrong="the build failed")
+        kbuild.make("warnings", "C=2", "W=1", checker, *names, wrong="the build failed")
         files = [name.replace(".o", ".c") for name in names]
         done = run(
             [tree / "scripts/kernel-doc", "-none", "-Wall", HEADER, *files], limit=120, cwd=tree
         )
-        text = job.log.read_text(errors="replace") + done.output
+        text = kbuild.log.read_text(errors="replace") + done.output
     ran = f"CHECK   {tree}/{files[0]}" in text or f"CHECK   {files[0]}" in text
     if not ran and "sparse is not available or not up to date" not in text:
-        raise Problem(f"sparse was not run: see {job.log}")
+        raise Problem(f"sparse was not run: see {kbuild.log}")
     return Warnings(about(text), ran)
 
 

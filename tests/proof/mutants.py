@@ -4,19 +4,15 @@
 The first line of a diff may name what must notice:
 
   Caught by: CASE                         a KUnit case, on User Mode Linux
-  Caught by: CASE on MACHINE              the same on a machine of scenarios/; those named
+  Caught by: CASE on SCENARIO             the same in QEMU, on one of scenarios/; those named
                                           lockdep_... on a kernel with lockdep
-  Caught by: wqtorture on MACHINE: TEXT   wqtorture, with an error that matches TEXT
+  Caught by: wqtorture on SCENARIO: TEXT  wqtorture, with an error that matches TEXT
   Caught by: scaling                      what an item costs on many CPUs, in simulated time
 
 All other mutants run every KUnit case on User Mode Linux. Diffs that change nothing but bodies of
-functions share one kernel of each kind, any other is built by itself.
-
-Prints a line for each mutant. Exit status: 0 all were caught, by what they name if they name it;
-1 some were not.
+functions share one kernel of each kind, any other is built by itself. tests/mutants runs them.
 """
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,27 +20,21 @@ from pathlib import Path
 
 from schemata import Mutant, schemata
 
-from wqlab.ground.places import BUILD
-from wqlab.ground.problem import FAILED, OK, Problem, Usage
-from wqlab.ground.run import CORES, say, side_by_side
+from wqlab.ground.problem import Problem, Usage
 from wqlab.guests import kunit, vm
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
 from wqlab.kernels.build import build
-from wqlab.kernels.obtain import obtain
-from wqlab.kernels.options import add_base, existing
+from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.source import Source
 
 CAUGHT_BY = re.compile(r"(?P<case>\w+)(?: on (?P<machine>[\w-]+))?(?:: (?P<text>.+))?")
-OUT = BUILD / "mutants"
 ORIGINAL = Mutant("original", {})
 TORTURE, SCALING = "wqtorture", "scaling"
 TORTURE_ARGS = "torture.secs=30 torture.args=stall_ms=5000"
 BOOT_LIMIT = 300.0  # seconds for a boot on a machine
-# Where mutants go that User Mode Linux does not catch and that name no machine
-DEEP = ("smt-7x2", "one-llc-12", "nodes-2")
-DEEP_TORTURE = "nodes-4"
 
-Kernel = kunit.Uml | vm.Kernel
+Kernel = kunit.Uml | BuildDir
 
 
 @dataclass(frozen=True)
@@ -123,15 +113,12 @@ def named_run(diff: Path) -> Run | None:
     return run
 
 
-def find_diffs(folder: Path, names: Sequence[str] = ()) -> list[Path]:
-    """Those of a folder, or those of them that are named."""
-    diffs = {path.stem: path for path in sorted(folder.glob("*.diff"))}
-    for name in names:
-        if name not in diffs:
-            raise Usage(f"{folder} has no {name}.diff")
-    if not diffs:
-        raise Usage(f"{folder} has no *.diff")
-    return [path for name, path in diffs.items() if not names or name in names]
+def find_diffs(path: Path) -> dict[str, Path]:
+    """The diffs of a folder by their names, or the one that `path` is; Usage if there are none."""
+    found = [path] if path.is_file() else sorted(path.glob("*.diff"))
+    if not found:
+        raise Usage(f"{path} has no *.diff")
+    return {diff.stem: diff for diff in found}
 
 
 def run_uml(uml: kunit.Uml, number: int, run: Run, out: Path) -> Found:
@@ -145,7 +132,7 @@ def run_uml(uml: kunit.Uml, number: int, run: Run, out: Path) -> Found:
     return Found(run, failed, report.lost)
 
 
-def run_machine(kernel: vm.Kernel, number: int, run: Run, out: Path) -> Found:
+def run_machine(kernel: BuildDir, number: int, run: Run, out: Path) -> Found:
     append = f"wq_mutant={number}"
     if run.case == TORTURE:
         job, failure = "torture", r"wqtorture: !!! (.*)"
@@ -154,7 +141,7 @@ def run_machine(kernel: vm.Kernel, number: int, run: Run, out: Path) -> Found:
         job, failure = "kunit", r" +not ok \d+ (\w+).*"
         append += f" kunit.filter_glob={run.cases}"
     machine = find_scenario(run.machine)
-    record = vm.boot(kernel, machine, job, out, append=append, timeout=BOOT_LIMIT)
+    record = vm.boot(kernel, machine, job, out, BootOptions(append=append, timeout=BOOT_LIMIT))
     matches = (re.fullmatch(failure, line) for line in record.lines)
     failed = tuple(dict.fromkeys(match[1] for match in matches if match))
     lost = record.reason if record.verdict == "lost" or not failed else ""
@@ -175,8 +162,8 @@ class Plan:
         overlay = own.files if own else self.overlay
         if not flavour:
             return kunit.build_uml(source, overlay=overlay, place=place)
-        kernel = vm.find_kernel(build(source, flavour, overlay=overlay))
-        vm.kvm_works(kernel)  # its trial boot should have the machine to itself
+        kernel = find_build(build(source, flavour, overlay=overlay))
+        vm.try_kvm(kernel)  # its trial boot should have the machine to itself
         return kernel
 
 
@@ -188,7 +175,7 @@ def plan(source: Source, diffs: Sequence[Path]) -> Plan:
 
 def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
     """Boot a kernel that has this mutant."""
-    if run.case == SCALING and isinstance(kernel, vm.Kernel):
+    if run.case == SCALING and isinstance(kernel, BuildDir):
         import scaling
 
         append = f"wq_mutant={mutant.number}"
@@ -211,56 +198,3 @@ def verdict(named: Run | None, runs: Sequence[Found]) -> tuple[bool, str]:
     if named and not any(found.run == named and found.as_named for found in runs):
         return False, f"NOT CAUGHT by {named}, which it names{f', but by {caught}' * bool(caught)}"
     return bool(caught), f"caught by {caught}" if caught else "SURVIVED"
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=existing, metavar="FOLDER", help="of *.diff")
-    parser.add_argument(
-        "names", nargs="*", default=[], metavar="NAME", help="only these diffs (all)"
-    )
-    parser.add_argument(
-        "--deep",
-        action="store_true",
-        help="also boot what survives and names nothing on machines, the last time with wqtorture",
-    )
-    add_base(parser)
-
-
-def command(args: argparse.Namespace) -> int:
-    diffs = find_diffs(args.folder, args.names)
-    named = {diff.stem: named_run(diff) for diff in diffs}
-    source = obtain(args.base, args.ksrc)
-    made = plan(source, find_diffs(args.folder))  # whatever runs, the kernels are the same
-    found: dict[str, list[Found]] = {name: [] for name in named}
-
-    def try_all(runs: Mapping[str, Run]) -> None:
-        """Boot each of these mutants, those that share a kernel side by side."""
-        groups: dict[tuple[str, str], list[Mutant]] = {}
-        for name, run in runs.items():
-            own = name if made.mutants[name].unshared else ""
-            groups.setdefault((own, run.flavour), []).append(made.mutants[name])
-        for (own, flavour), mutants in groups.items():
-            if own:
-                say(f"{own} has a kernel of its own: {mutants[0].unshared}")
-            kernel = made.kernel(source, flavour, mutants[0] if own else None)
-            if not own and not flavour:
-                check_original(look(kernel, ORIGINAL, Run(), OUT))
-
-            def boot_one(mutant: Mutant, kernel: Kernel = kernel) -> Found:
-                return look(kernel, mutant, runs[mutant.name], OUT)
-
-            # What is caught on User Mode Linux is so mostly by an item that does not come.
-            for mutant, result in side_by_side(boot_one, mutants, CORES if flavour else 2 * CORES):
-                found[mutant.name].append(result)
-                say(f"{mutant.name}: {result.catcher or f'not caught by {result.run}'}")
-
-    try_all({name: run or Run() for name, run in named.items()})
-    deeper = [Run(machine=name) for name in DEEP] + [Run(TORTURE, DEEP_TORTURE)]
-    for run in deeper if args.deep else []:
-        alive = [name for name, runs in found.items() if not any(one.catcher for one in runs)]
-        try_all({name: run for name in alive if not named[name]})
-
-    verdicts = {name: verdict(named[name], runs) for name, runs in found.items()}
-    for name, (_, words) in verdicts.items():
-        print(f"{name}: {words}")
-    return OK if all(well for well, _ in verdicts.values()) else FAILED

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wqlab.guests.scenario import SHARD_CPUS
-from wqlab.guests.vm import Kernel
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.sim.machine import find_machine
 from wqlab.measure.sim.simulate import simulate
 from wqlab.results import Run
@@ -25,7 +25,7 @@ REPEAT = 3
 MOST = 8_200.0  # ns of its producer for an item; it takes 7,600, and 8,800 with one more counter
 
 
-def cost(kernel: Kernel, out: Path, append: str = "") -> float:
+def cost(kernel: BuildDir, out: Path, append: str = "") -> float:
     """What an item takes of its producer's time, in ns; files in `out`."""
     runs, _ = simulate(kernel, MACHINE, [RUN] * REPEAT, out, append)
     return sum(one.seconds for one in runs) * 1e9 * CPUS / sum(one.items for one in runs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Files that are never half written, removing them, and locks."""
+"""Write files whole, remove them, and lock what several runs share."""
 
 import fcntl
 import shutil
@@ -25,11 +25,13 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def lock(name: str, limit: float = LOCK_LIMIT, *, shared: bool = False) -> Iterator[None]:
-    """Hold the cache's lock `name`, which ends with this process at the latest; if shared, beside
-    others who share it."""
+    """Hold the cache's lock `name` for the block; a shared one together with others who share it.
+
+    It ends with this process at the latest. Raises Problem after `limit` seconds of waiting.
+    """
     path = CACHE / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    # not inherited: what outlives this process does not hold it
+    # Python has exec close the file: a program that outlives this process does not hold the lock.
     with path.open("w") as file:
         deadline, said = time.monotonic() + limit, False
         while True:
@@ -49,7 +51,7 @@ def lock(name: str, limit: float = LOCK_LIMIT, *, shared: bool = False) -> Itera
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is never seen half written."""
+    """Write a file and the folders it is in, so that nobody ever sees it half written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_text(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A git that no configuration of the user's can disturb."""
+"""Run git so that no configuration of the user's can disturb it."""
 
 import functools
 import os
@@ -45,7 +45,11 @@ def git(
     label: str = "",
     more: Mapping[str, str] | None = None,
 ) -> str:
-    """What git says, where it must succeed. `more` goes into its environment."""
+    """What git says in `tree`, without blanks around it. `more` goes into its environment.
+
+    Raises Problem, with `wrong`, where git fails or takes more than `limit` seconds. With a label,
+    progress is shown.
+    """
     return check(
         ["git", "-C", tree, *words],
         wrong=wrong or f"git {words[0]} failed in {tree}",
@@ -56,7 +60,7 @@ def git(
 
 
 def asked(tree: Path, *words: str) -> str:
-    """What git says; "" where it fails."""
+    """What git says in `tree`, without blanks around it; "" where it fails."""
     done = run(["git", "-C", tree, *words], limit=120, env=git_env())
     return "" if done.status else done.output.strip()
 
@@ -85,7 +89,10 @@ def am(tree: Path, patches: Sequence[Path], end: str = "") -> None:
 
 
 def patched(diff: Path, read: Callable[[str], str]) -> dict[str, str]:
-    """{path: text} of the files that a diff changes, once it is applied to what `read` gives."""
+    """Apply a diff to the text that `read` gives for a path: {path: text} of what it changes.
+
+    Raises Usage for no diff, and Problem for one that does not apply or removes a file.
+    """
     paths = re.findall(r"(?m)^\+\+\+ (?:b/)?(\S+)", diff.read_text())
     if not paths:
         raise Usage(f"{diff} is no diff of a kernel's files")

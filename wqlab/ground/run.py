@@ -32,7 +32,7 @@ _starting = threading.Lock()
 
 
 def say(text: str) -> None:
-    """A line of progress on stderr, with the seconds since the command started."""
+    """Print a line of progress on stderr, with the seconds since the command started."""
     print(f"[{time.monotonic() - STARTED:4.0f}s] {text}", file=sys.stderr, flush=True)
 
 
@@ -44,18 +44,29 @@ class Done:
     output: str  # stdout, and stderr where it was not kept apart; "" if it went to a log
 
 
-def end(program: subprocess.Popen) -> None:
-    """End a program and all that it has started: its process group."""
+def _signal(program: subprocess.Popen, number: signal.Signals) -> None:
+    """Send a signal to a program and to all that it has started: its process group."""
+    try:
+        os.killpg(program.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def end(*programs: subprocess.Popen) -> None:
+    """End programs and all that they have started.
+
+    They get TERM first. What is left of their process groups once the programs have ended, or
+    after END_LIMIT, gets KILL: a child may be deaf to TERM, or outlive what started it.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(program.pid, number)
-        except ProcessLookupError:
-            pass
-        try:
-            program.wait(END_LIMIT)
-            return
-        except subprocess.TimeoutExpired:
-            continue
+        for program in programs:
+            _signal(program, number)
+        deadline = time.monotonic() + END_LIMIT
+        for program in programs:
+            try:
+                program.wait(max(deadline - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                continue
 
 
 def end_all() -> None:
@@ -63,14 +74,20 @@ def end_all() -> None:
     with _starting:
         _closing.set()
         programs = list(_running)
-    for program in programs:
-        end(program)
+    end(*programs)
 
 
 @contextmanager
-def started(command: Sequence[str | Path], **more: Any) -> Iterator[subprocess.Popen]:
-    """A program that ends with the block, with end_all() or with this process; `more` is for
-    Popen."""
+def started(
+    command: Sequence[str | Path], *, deaf: bool = False, **more: Any
+) -> Iterator[subprocess.Popen]:
+    """A program that ends with the block, with end_all() or with this process.
+
+    A `deaf` program may not react to TERM, and has nothing to tidy up: it gets KILL when this
+    process dies, and so does what it leaves behind. `more` is for Popen. Raises Problem where the
+    program cannot be run.
+    """
+    at_death = "KILL" if deaf else "TERM"
     with _starting:
         if _closing.is_set():
             raise Problem("interrupted")
@@ -78,7 +95,7 @@ def started(command: Sequence[str | Path], **more: Any) -> Iterator[subprocess.P
             # A session of its own: Ctrl-C is for us, and we end it. Should this process be
             # killed, setpriv has the kernel end the program.
             program = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "TERM", *map(str, command)],
+                ["setpriv", "--pdeathsig", at_death, *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 **more,
@@ -89,6 +106,8 @@ def started(command: Sequence[str | Path], **more: Any) -> Iterator[subprocess.P
     try:
         yield program
     finally:
+        if deaf:
+            _signal(program, signal.SIGKILL)
         if program.poll() is None:
             end(program)
         _running.discard(program)
@@ -103,11 +122,13 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stderr: bool = True,
+    deaf: bool = False,
 ) -> Done:
     """Run a program, which ends at the limit (seconds) or with this one, whatever ends it.
 
     With a label, progress is shown. With a log, its output is appended there. Without stderr,
-    what it says there goes to this program's, and is not part of the output.
+    what it says there goes to this program's, and is not part of the output. `deaf` is for
+    started(). Returns its status and output; raises Problem where it cannot be run.
     """
     if label:
         say(label)
@@ -121,6 +142,7 @@ def run(
             stderr=subprocess.STDOUT if stderr else None,
             cwd=cwd,
             env=None if env is None else dict(env),
+            deaf=deaf,
         ) as program:
             status, output = _wait(program, limit, label)
     finally:
@@ -129,6 +151,15 @@ def run(
     if status == TIMED_OUT and label:
         say(f"{label}: stopped after the limit of {limit:.0f} s")
     return Done(status, output.decode(errors="replace") if output else "")
+
+
+def _rest(program: subprocess.Popen) -> bytes:
+    """What a program that has ended has said; a child in another session may keep its pipe open."""
+    try:
+        output, _ = program.communicate(timeout=END_LIMIT)
+    except subprocess.TimeoutExpired as error:
+        output = error.output
+    return output or b""
 
 
 def _wait(program: subprocess.Popen, limit: float, label: str) -> tuple[int, bytes]:
@@ -143,8 +174,7 @@ def _wait(program: subprocess.Popen, limit: float, label: str) -> tuple[int, byt
             passed = time.monotonic() - started
             if passed >= limit:
                 end(program)
-                output, _ = program.communicate()
-                return TIMED_OUT, output or b""
+                return TIMED_OUT, _rest(program)
             say(f"{label} ... {passed:.0f} s")
         except BaseException:
             end(program)
@@ -152,7 +182,11 @@ def _wait(program: subprocess.Popen, limit: float, label: str) -> tuple[int, byt
 
 
 def check(command: Sequence[str | Path], *, wrong: str, limit: float = 60.0, **more) -> str:
-    """The output of a program that must succeed; if not, Problem with `wrong` and what it said."""
+    """The output of a program that must succeed.
+
+    Raises Problem, with `wrong` and the last line that it said, where it does not within `limit`
+    seconds; `more` is for run().
+    """
     done = run(command, limit=limit, **more)
     if done.status:
         said = [line for line in done.output.splitlines() if line.strip()]
@@ -163,8 +197,10 @@ def check(command: Sequence[str | Path], *, wrong: str, limit: float = 60.0, **m
 def side_by_side(
     make: Callable[[T], R], of: Iterable[T], number: int = CORES
 ) -> Iterator[tuple[T, R]]:
-    """What `make` gives for each, so many at once, as they end. When this is broken off, all
-    programs end."""
+    """Call `make` for each, `number` at a time, and yield each with its result as they end.
+
+    Raises what `make` raises. When this is broken off, every program that was started ends.
+    """
     pool = ThreadPoolExecutor(number)
     try:
         futures = {pool.submit(make, one): one for one in of}
@@ -184,6 +220,7 @@ def terminated(number: int, _: FrameType | None) -> None:
 
 
 def handle_signals() -> None:
+    """Have INT, TERM and HUP end this process with everything tidied up."""
     # A shell ignores SIGINT in what it runs in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -206,7 +243,7 @@ def deaf() -> Iterator[None]:
 
 
 def time_left(seconds: float) -> str:
-    """As ", about 3 min left"."""
+    """As ", about 3 min left"; below a minute and a half in seconds."""
     if seconds < 90:
         return f", about {seconds:.0f} s left"
     return f", about {seconds / 60:.0f} min left"

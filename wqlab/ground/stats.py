@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What may be said of figures that differ from boot to boot."""
+"""Medians, and whether two kernels differ, of figures that vary from boot to boot.
+
+The interval is the percentile bootstrap: Efron and Tibshirani, An Introduction to the Bootstrap,
+1993, chapter 13.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +15,13 @@ SEED = 20241117  # the same figures give the same interval
 LEVEL = 0.95
 
 # With fewer boots on either side, equal kernels would be called different far more often
-# than the level says (tests/test_stats.py).
+# than the level says (tests/host/test_stats.py).
 ENOUGH = 5
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Figures of several boots."""
+    """The middle and the ends of figures, one from each boot, in whatever unit they have."""
 
     median: float
     low: float  # the lowest
@@ -26,7 +30,7 @@ class Spread:
 
     @classmethod
     def of(cls, figures: Sequence[float]) -> "Spread":
-        """Of at least one figure."""
+        """That of at least one figure."""
         return cls(
             float(np.median(figures)), float(min(figures)), float(max(figures)), len(figures)
         )
@@ -48,15 +52,16 @@ class Ratio:
 
 
 def medians(figures: Sequence[float], rng: np.random.Generator) -> np.ndarray:
-    """Medians of figures drawn from these, with replacement."""
+    """The medians of RESAMPLES samples, each as many figures drawn from these with replacement."""
     values = np.asarray(figures, dtype=float)
     return np.median(values[rng.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)
 
 
 def compare(figures: Sequence[float], to: Sequence[float]) -> Ratio | None:
-    """The figures as a ratio to others, by the percentile bootstrap of the ratio of medians.
+    """The median of `figures` over that of `to`, with its interval at LEVEL.
 
-    None where there is no ratio: no figures, or some that are not above 0.
+    The interval is from quantiles of the ratio of resampled medians. None where there is no
+    ratio: no figures, or some that are not above 0.
     """
     if not figures or not to or min(*figures, *to) <= 0:
         return None

@@ -11,8 +11,10 @@ def plural(number: int, what: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], left: Sequence[bool], indent: str = "  ") -> list[str]:
-    """Lines with the rows in columns, the first row being the head; `left` says of each column
-    whether it is read down its left side."""
+    """Align rows, the first of which is the head, and return the lines.
+
+    `left` says of each column whether it is aligned to the left. Each line begins with `indent`.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Machines that are emulated: what they look like, how they boot."""
+"""Guests: their scenarios, how they are booted, and what is said and dumped there."""

@@ -9,12 +9,15 @@ from pathlib import Path
 
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import FAILED, OK, Usage
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
-from wqlab.guests.vm import boot, find_kernel
-from wqlab.kernels.options import checked, existing, positive
+from wqlab.guests.vm import boot
+from wqlab.kernels.builddir import find_build
+from wqlab.kernels.options import checked, existing
 
 
 def job(text: str) -> str:
+    """The value of --job; raises Usage if there is no such job."""
     jobs = sorted(path.name for path in (ROOT / "guest/jobs").iterdir())
     if text not in jobs:
         raise Usage(f"no job {text!r} in guest/jobs/: there are {', '.join(jobs)}")
@@ -24,7 +27,7 @@ def job(text: str) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernel",
-        type=checked(lambda text: find_kernel(existing(text))),
+        type=checked(lambda text: find_build(existing(text))),
         required=True,
         metavar="DIR",
         help="a build directory (O=)",
@@ -33,19 +36,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         type=checked(find_scenario),
         required=True,
-        metavar="MACHINE",
-        help="a machine of scenarios/",
+        metavar="SCENARIO",
+        help="a file of scenarios/",
     )
     parser.add_argument(
         "--job", type=checked(job), default="hello", help="a job of guest/jobs/ (hello)"
     )
-    parser.add_argument("--append", default="", metavar="STR", help="more boot parameters")
-    parser.add_argument("--timeout", type=positive, metavar="S", help="seconds (the scenario's)")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="for record.json and logs (build/boot/...)"
-    )
-    parser.add_argument(
-        "--wq-dump", type=existing, metavar="FILE", help="wq_dump.py to run where the job holds"
     )
 
 
@@ -55,10 +53,7 @@ def command(args: argparse.Namespace) -> int:
         args.scenario,
         args.job,
         args.out or BUILD / "boot" / f"{args.scenario.name}-{args.job}",
-        append=args.append,
-        timeout=args.timeout,
-        wq_dump=args.wq_dump,
-        on_line=lambda line: print(f"  {line}", flush=True),
+        BootOptions(on_line=lambda line: print(f"  {line}", flush=True)),
     )
     for line in record.tail:
         print(f"  console: {line}")

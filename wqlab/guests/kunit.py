@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run the KUnit suites of the base with its series on User Mode Linux.
 
-For another architecture than x86_64 (ARCH=arm64), in QEMU, by the kernel's own kunit.py. Where the
-series has no suite yet, it is KUnit's example. Prints each case with its outcome, and how many there
-were; the raw log of the kernel is at build/kunit.log.
+With ARCH=arm64, the kernel's own kunit.py runs them in QEMU. Where the first patches of the series
+have no suite yet, KUnit's example runs. Prints each case with its outcome, and how many there were;
+the log of the kernel is in build/kunit.log.
 """
 
 import argparse
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -19,20 +18,21 @@ from pathlib import Path
 from wqlab.ground.files import lock, write_whole
 from wqlab.ground.places import BUILD, CACHE
 from wqlab.ground.problem import FAILED, OK, Problem, Skipped, Usage
-from wqlab.ground.run import run
-from wqlab.guests.vm import UML_DIR
+from wqlab.ground.run import CORES, run
+from wqlab.guests.qemu import UML_DIR
 from wqlab.kernels import options
 from wqlab.kernels.arch import UML, Arch, find_arch
-from wqlab.kernels.build import CONFIGS, add_patches, build, check_patches, diff_overlay
+from wqlab.kernels.build import add_patches, build, check_patches, diff_overlay
+from wqlab.kernels.flavours import CONFIGS
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source, kbuild_env
 
 SUITES = "*workqueue*"
 EXAMPLE = "example.example_simple_test"  # the others show what failing and skipping is
 LIMIT = 120.0  # seconds for a run of the suites
-SLOWER = 5  # times: in QEMU
-CPUS = 4  # there
-BUILD_LIMIT = 3600.0  # seconds for a build and a run there
+SLOWER = 5  # times, in QEMU
+CPUS = 4  # in QEMU
+BUILD_LIMIT = 3600.0  # seconds for kunit.py to build a kernel and run it in QEMU
 OUTCOMES = {"PASS": "passed", "FAIL": "failed", "ERROR": "failed", "SKIP": "skipped"}
 
 
@@ -68,9 +68,9 @@ class Report:
 
 @dataclass(frozen=True)
 class Uml:
-    """A kernel that runs as a program, with the suites in it."""
+    """A build of User Mode Linux, and whether it has the suites."""
 
-    kernel: Path  # of wqlab.kernels.build
+    kernel: Path  # its build directory
     source: Source
     has_suite: bool
 
@@ -87,15 +87,17 @@ def build_uml(
     place: str = "uml",
     jobs: int = 0,
 ) -> Uml:
+    """Build User Mode Linux; the arguments are those of build()."""
     kernel = build(source, "uml", patches=patches, overlay=overlay, place=place, jobs=jobs)
     config = (kernel / ".config").read_text()
     return Uml(kernel, source, "CONFIG_WORKQUEUE_KUNIT_TEST=y" in config.splitlines())
 
 
 def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = None) -> Report:
-    """Run the suites, or what the pattern `filter`, as "SUITE.CASE", matches; keep the log.
+    """Run the suites, or the cases that the pattern `filter` ("SUITE.CASE") matches.
 
-    Several can run at a time. `append` is more boot parameters.
+    Several may run at the same time. `append` is more boot parameters, `log` a file for what the
+    kernel says. However the kernel ends, the report says what has passed, and what was lost.
     """
     with tempfile.TemporaryDirectory() as folder:
         # User Mode Linux drops what a pipe has no room for.
@@ -108,6 +110,7 @@ def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = 
             limit=LIMIT,
             log=text,
             cwd=Path(folder),
+            deaf=True,  # one that hangs or has panicked ignores TERM
         )
         said = text.read_text(errors="replace")
     if log:
@@ -123,11 +126,12 @@ def run_kunit_py(
     arch: Arch,
     *,
     patches: int | None = None,
-    filter: str = SUITES,
     log: Path | None = None,
-    jobs: int = 0,
 ) -> Report:
-    """The same in QEMU, by kunit.py of the kernel, which builds one for that."""
+    """Have the kernel's kunit.py build a kernel, and run the suites on it in QEMU.
+
+    Raises Skipped without a compiler or QEMU for the architecture.
+    """
     for program in (f"{arch.cross}gcc", arch.qemu):
         if not shutil.which(program):
             raise Skipped(f"no {program}: scripts/setup test installs it where it can")
@@ -144,7 +148,7 @@ def run_kunit_py(
                 *(f"--build_dir={folder}", f"--kunitconfig={CONFIGS / 'kunit'}"),
                 *("--kconfig_add=CONFIG_DEBUG_FS=y", f"--qemu_args=-smp {CPUS}"),
                 *(f"--make_options=CC=ccache {arch.cross}gcc", f"--timeout={LIMIT * SLOWER:.0f}"),
-                *(f"--jobs={jobs or len(os.sched_getaffinity(0))}", filter),
+                *(f"--jobs={CORES}", SUITES),
             ],
             limit=BUILD_LIMIT,
             label=f"kunit.py for {arch.name}, log in {raw}",
@@ -164,9 +168,9 @@ def run_kunit_py(
 
 
 def parse(tree: Path, log: str) -> Report:
-    """What the KUnit suites in a log came to, by the parser of the kernel's source `tree`.
+    """What became of the KUnit suites in a log, by kunit.py of the kernel's source `tree`.
 
-    A case that a plan counts and the log lacks is lost, as is a suite.
+    A case or a suite that a plan counts and the log lacks is lost.
     """
     # Each suite's results in debugfs are a document of their own.
     documents = re.split(r"^(?=KTAP version)", log.replace("\r", ""), flags=re.MULTILINE)
@@ -186,7 +190,7 @@ def parse(tree: Path, log: str) -> Report:
 
 
 def read_ktap(tree: Path, text: str) -> tuple[dict, str]:
-    """The results of one KTAP document, and what kunit.py says of them."""
+    """The results of one KTAP document, and what kunit.py says of them; raises Problem."""
     with tempfile.TemporaryDirectory() as folder:
         log, result = Path(folder) / "log", Path(folder) / "json"
         log.write_text(text)
@@ -205,7 +209,7 @@ def members(group: dict) -> list[dict]:
 
 
 def outcome(part: dict) -> str:
-    """Of a case, or of one that runs once for each parameter."""
+    """The outcome of a case; of one with parameters, that of all its runs."""
     if "status" in part:
         return OUTCOMES[part["status"]]
     outcomes = {outcome(each) for each in members(part)}
@@ -218,23 +222,19 @@ def outcome(part: dict) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_base(parser)
     add_patches(parser)
-    parser.add_argument(
-        "--case", default="", metavar="CASE", help="only the cases that this pattern matches"
-    )
 
 
 def command(args: argparse.Namespace) -> int:
     check_patches(args.base, args.patches)
     arch, log = find_arch(), BUILD / "kunit.log"
-    only = f"{SUITES}.{args.case}" if args.case else ""
     if arch.name != "x86_64" and args.diff:
         raise Usage("--diff needs User Mode Linux, which is there for x86_64")
     source = obtain(args.base, args.ksrc)
     if arch.name != "x86_64":
-        report = run_kunit_py(source, arch, patches=args.patches, filter=only or SUITES, log=log)
+        report = run_kunit_py(source, arch, patches=args.patches, log=log)
     else:
         overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None
         uml = build_uml(source, patches=args.patches, overlay=overlay)
-        report = run_uml(uml, filter=only, log=log)
+        report = run_uml(uml, log=log)
     print(report)
     return OK if report.passed else FAILED

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Machines: their CPUs, the pods that each affinity scope must have, and what a dump shows."""
+"""Scenarios: CPUs, caches and nodes of a guest, and the pods that each affinity scope must have."""
 
-import json
 import math
 import re
 import tomllib
@@ -23,11 +22,11 @@ Pods = tuple[Cpus, ...]
 
 
 class TopologyError(Problem):
-    """One line about a scenario or a dump that makes no sense."""
+    """A scenario or a dump makes no sense."""
 
 
 def parse_cpulist(text: str) -> Cpus:
-    """The CPUs of a kernel cpulist such as "0-3,8"."""
+    """The CPUs of a list as the kernel writes it, such as "0-3,8"; raises TopologyError."""
     cpus: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
@@ -41,7 +40,7 @@ def parse_cpulist(text: str) -> Cpus:
 
 
 def format_cpulist(cpus: Cpus) -> str:
-    """The kernel's way to write a set of CPUs."""
+    """A set of CPUs as the kernel writes it, such as "0-3,8"."""
     parts: list[list[int]] = []
     for cpu in sorted(cpus):
         if parts and cpu == parts[-1][1] + 1:
@@ -57,12 +56,13 @@ def format_pods(pods: Pods) -> list[str]:
 
 
 def shard(cache: Pods, numa: Pods, smt: Pods, size: int, clusters: Pods = ()) -> Pods:
-    """The shards that a machine must have.
+    """The shards that a guest must have, from its LLCs, nodes, cores and clusters.
 
-    An LLC (within one node) of c cores gets the n >= 1 shards whose mean size
-    c/n is nearest to size, the fewer when two are as near; core i, counted in
-    the order of first CPUs, belongs to shard i * n // c. Where that splits a cluster of
-    neighbours of at most size cores, it all belongs to the shard that the larger part does.
+    An LLC (within one node) of c cores gets n >= 1 shards: the n whose mean size c/n is nearest to
+    `size` cores, and the lower n of two that are as near. Core i, counted in the order of first
+    CPUs, belongs to shard i * n // c. Where that splits a cluster of neighbours of at most `size`
+    cores, all of it belongs to the shard of its larger part. Raises TopologyError if clusters
+    leave a shard no core.
     """
     shards: list[Cpus] = []
     for llc in cache:
@@ -97,13 +97,13 @@ def shard(cache: Pods, numa: Pods, smt: Pods, size: int, clusters: Pods = ()) ->
 
 
 def default_size(cores: Pods) -> int:
-    """How many of these cores a shard has by default: as many as have SHARD_CPUS."""
+    """How many of these cores a shard has by default: as many as it takes for SHARD_CPUS."""
     return math.ceil(SHARD_CPUS / max(map(len, cores)))
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One machine, from scenarios/NAME.toml."""
+    """The CPUs, caches and nodes of a guest, from scenarios/NAME.toml."""
 
     name: str
     smp: dict[str, int]  # of LEVELS: how many of each the one before has
@@ -122,7 +122,7 @@ class Scenario:
 
     @property
     def clusters(self) -> Pods:
-        """Those that QEMU has for each socket, if there is more than one."""
+        """The CPUs of each cluster, if a socket has more than one."""
         each = self.smp["cores"] * self.smp["threads"]
         firsts = range(0, self.cpus, each) if self.smp["clusters"] > 1 else ()
         return tuple(frozenset(range(first, first + each)) for first in firsts)
@@ -137,12 +137,12 @@ class Scenario:
         return default_size(self.pods["smt"])
 
     def shards(self, size: int) -> Pods:
-        """The shards of this machine when the size is not the default one."""
+        """The shards if cache_shard_size is `size` cores."""
         pods = self.pods
         return shard(pods["cache"], pods["numa"], pods["smt"], size, self.clusters)
 
     def placed(self, been: Cpus) -> dict[str, Pods]:
-        """The pods that it must have when only these CPUs have been online ever."""
+        """The pods of each scope as long as only these CPUs have ever been online."""
         pods, smt, cache = self.pods, self.pods["smt"], self.pods["cache"]
         alone = tuple(frozenset({cpu}) for cpu in range(self.cpus) if cpu not in been)
         late = tuple(node - been for node in pods["numa"] if node - been)
@@ -175,7 +175,7 @@ def _nodes(value: object) -> Pods:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What is wrong with a machine's file is one line that begins with its path."""
+    """Raise what goes wrong with a file in this block as a TopologyError that names the file."""
     try:
         yield
     except OSError as error:
@@ -187,7 +187,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def machine_file(folder: str, name: str) -> Path:
-    """The file of this name in a folder of machines."""
+    """The file NAME.toml of a folder; Usage, which names those there are, if it is not there."""
     paths = {path.stem: path for path in (ROOT / folder).glob("*.toml")}
     if name not in paths:
         raise Usage(f"no machine {name!r} in {folder}/: there are {', '.join(sorted(paths))}")
@@ -195,6 +195,7 @@ def machine_file(folder: str, name: str) -> Path:
 
 
 def load_scenario(path: Path) -> Scenario:
+    """Read a file of scenarios/; raises TopologyError."""
     with reading(path):
         data = tomllib.loads(path.read_text())
         scenario = Scenario(
@@ -218,105 +219,5 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def find_scenario(name: str) -> Scenario:
-    """The machine of this name in scenarios/."""
+    """The scenario of this name; Usage if there is none."""
     return load_scenario(machine_file("scenarios", name))
-
-
-@dataclass(frozen=True)
-class Dump:
-    """What wq_dump.py showed of a machine."""
-
-    default: str
-    pods: dict[str, Pods]  # by scope, in the kernel's order
-    nodes: dict[str, tuple[int, ...]]  # by scope, of each pod
-    pools: dict[int, Cpus]  # CPUs of the pod that each unbound pool is for
-    pool_of: dict[str, tuple[int, ...]]  # by workqueue: the pool of each CPU
-    places: tuple[str, ...] = ()  # addresses of the pods of each scope, where they were asked for
-
-
-def _mask(words: str) -> Cpus:
-    """CPUs of 32-bit hex words, least significant first."""
-    return frozenset(
-        32 * i + bit
-        for i, word in enumerate(words.split())
-        for bit in range(32)
-        if int(word, 16) >> bit & 1
-    )
-
-
-def _indexed(line: str) -> dict[int, str]:
-    """ "[0]=a [1]=b c" as {0: "a", 1: "b c"}."""
-    return {int(i): value.strip() for i, value in re.findall(r"\[(\d+)\]=([^\[]*)", line)}
-
-
-def _parse_json(text: str) -> Dump:
-    try:
-        data = json.loads(text)
-        scopes = data["scopes"].items()
-        return Dump(
-            next(name for name, scope in scopes if scope["default"]),
-            {
-                name: tuple(frozenset(pod["cpus"]) for pod in scope["pods"])
-                for name, scope in scopes
-            },
-            {name: tuple(pod["node"] for pod in scope["pods"]) for name, scope in scopes},
-            {
-                pool["id"]: frozenset(pool["pod_cpus"])
-                for pool in data["pools"]
-                if pool["cpu"] is None
-            },
-            {
-                wq["name"]: tuple(wq["pools"].values())
-                for wq in data["workqueues"]
-                if wq["type"] in ("unbound", "ordered")
-            },
-        )
-    except (ValueError, KeyError, TypeError, StopIteration) as error:
-        raise TopologyError(f"dump: not what wq_dump.py --json prints: {error!r}") from None
-
-
-def parse_dump(text: str) -> Dump:
-    """Read the output of tools/workqueue/wq_dump.py, with --json or without; it must be whole and
-    consistent."""
-    if text.startswith("{"):
-        return _parse_json(text)
-    pods: dict[str, Pods] = {}
-    nodes: dict[str, tuple[int, ...]] = {}
-    sections = re.findall(
-        r"^([A-Z_]+)( \(default\))?\n"
-        r"  nr_pods +(\d+)\n"
-        r"  pod_cpus(.*)\n"
-        r"  pod_node(.*)\n"
-        r"  cpu_pod(.*)\n",
-        text,
-        re.MULTILINE,
-    )
-    defaults = [name.lower() for name, default, *_ in sections if default]
-    if len(defaults) != 1:
-        raise TopologyError(
-            f"dump: {len(defaults)} default scopes in {len(sections)} scopes, not 1"
-        )
-    for name, _, count, cpus_line, node_line, cpu_line in sections:
-        scope = name.lower()
-        masks = [_mask(words) for words in _indexed(cpus_line).values()]
-        if len(masks) != int(count):
-            raise TopologyError(
-                f"dump: scope {scope} has {len(masks)} pods, but nr_pods is {count}"
-            )
-        for cpu, pod in _indexed(cpu_line).items():
-            if cpu not in masks[int(pod)]:
-                raise TopologyError(f"dump: scope {scope}: CPU {cpu} is not in its pod {pod}")
-        pods[scope] = tuple(masks)
-        nodes[scope] = tuple(int(node) for node in _indexed(node_line).values())
-    pools = {
-        int(pool): _mask(words)
-        for pool, words in re.findall(
-            r"^pool\[(\d+)\].* pod_cpus=([0-9a-fx ]*?)(?: strict)?$", text, re.MULTILINE
-        )
-    }
-    rows = re.findall(r"^(\S+) +(?:unbound|ordered)(?:,S)? +((?:\d+ +)*)\d+$", text, re.MULTILINE)
-    pool_of = {name: tuple(int(pool) for pool in row.split()) for name, row in rows}
-    if not pools or not pool_of:
-        raise TopologyError("dump: no unbound pools or no unbound workqueues")
-    places = tuple(re.findall(r"^placed at (.*)$", text, re.MULTILINE))
-    return Dump(defaults[0], pods, nodes, pools, pool_of, places)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Debian's packages, through apt, which checks their signatures. They are unpacked in the cache
-and nothing is installed. What is unpacked has one place for each version; the newest two stay.
+"""Get Debian's packages through apt, which checks their signatures.
+
+They are unpacked in the cache, and nothing is installed. Each version has a folder of its own; those
+of the newest two stay.
 """
 
 import functools
@@ -33,12 +35,12 @@ class Unreachable(Problem):
 
 @dataclass(frozen=True)
 class Apt:
-    """The machine's apt, or with options one that has a folder of its own."""
+    """The machine's own apt, or with `options` one that private() has made."""
 
     options: tuple[str, ...] = ()
 
     def ask(self, *words: str) -> str:
-        """What apt-cache says, or ""."""
+        """What apt-cache says; "" where it fails."""
         done = run(["apt-cache", *words, *self.options], limit=60)
         return "" if done.status else done.output
 
@@ -56,13 +58,13 @@ class Apt:
         return oldest_first(known)[-1] if known else ""
 
     def download(self, name: str, version: str, packages: Sequence[str] = ()) -> list[Path]:
-        """The packages (default: `name` alone) of this version ("": the newest), in a folder
-        of their own, which the caller removes when it needs them no longer."""
+        """Download packages, by default the one that `name` names, of this version ("": the
+        newest), into a folder of their own, which the caller removes; raises Unreachable."""
         words = [f"{package}={version}".rstrip("=") for package in packages or [name]]
         return self._get(["download", *words], name, name, version)
 
     def download_source(self, name: str, version: str) -> Path:
-        """The orig tarball of this version of a source package, likewise."""
+        """Download the orig tarball of a source package, likewise."""
         words = ["source", "--download-only", "--tar-only", f"{name}={version}"]
         found = self._get(words, f"source-{name}", f"the source of {name}", version)
         if len(found) != 1:
@@ -70,7 +72,7 @@ class Apt:
         return found[0]
 
     def _get(self, words: Sequence[str], stem: str, name: str, version: str) -> list[Path]:
-        """What apt-get puts into a folder of its own, STEM-VERSION."""
+        """What apt-get downloads, in the folder STEM-VERSION."""
         folder = CACHE / "download"
         place = folder / f"{stem}-{version}"
         what = f"{name} {version}".rstrip()
@@ -93,6 +95,7 @@ class Apt:
 
 
 def require() -> None:
+    """Raise Problem where there is no apt."""
     if not shutil.which("apt-get"):
         raise Problem(
             "this machine has no apt to get the kernel's source with: "
@@ -101,10 +104,13 @@ def require() -> None:
 
 
 def is_below(version: str, other: str) -> bool:
+    """Whether a version of a package is older than another, as dpkg compares them."""
     return run(["dpkg", "--compare-versions", version, "lt", other], limit=20).status == 0
 
 
 def oldest_first(versions: Sequence[str]) -> list[str]:
+    """Versions of packages, sorted and each once."""
+
     def order(one: str, other: str) -> int:
         return -1 if is_below(one, other) else int(is_below(other, one))
 
@@ -112,7 +118,7 @@ def oldest_first(versions: Sequence[str]) -> list[str]:
 
 
 def unpack(packages: Sequence[Path], into: Path, name: str) -> None:
-    """Unpack packages; those that are damaged are dropped."""
+    """Unpack packages of `name`; removes them and raises Problem if one is damaged."""
     for package in packages:
         if run(["dpkg-deb", "-x", package, into], limit=600).status:
             remove(package.parent)
@@ -122,8 +128,11 @@ def unpack(packages: Sequence[Path], into: Path, name: str) -> None:
 
 
 def unpacked(place: Path, name: str, find: Callable[[], tuple[Apt, Sequence[str]]]) -> Path:
-    """The place of packages that are unpacked in the cache, once: those that `find` says, and the
-    apt that has them. `name` is what they are for."""
+    """Unpack packages in `place`, a folder of the cache, once, and return it.
+
+    `find` says which, and which apt has them; `name` is what they are for. Raises what download()
+    and unpack() do.
+    """
     with lock(place.name):
         if not place.is_dir():
             its, packages = find()
@@ -142,9 +151,11 @@ def latest(
     make: Callable[[str, Path], None],
     usable: Callable[[Path], bool] = Path.is_dir,
 ) -> Path:
-    """The place in `folder` of the version that `find` says, made by `make` where it is not there.
+    """The folder, in `folder`, of the version that `find` returns.
 
-    Where apt cannot get it, the newest usable one of the series that is there.
+    Where it is not there or not usable, make(version, part) fills `part`, which becomes it. Where
+    apt cannot get that version, it is the newest usable one of `series` that is there; raises
+    Unreachable if there is none.
     """
 
     def kept() -> list[str]:
@@ -175,11 +186,12 @@ def latest(
 
 
 def is_fresh(stamp: Path) -> bool:
+    """Whether a file was touched within a day."""
     return stamp.exists() and time.time() - stamp.stat().st_mtime < DAY
 
 
 def refresh(*, now: bool = False) -> None:
-    """Bring apt's lists up to date, once a day or now; say so where that cannot be."""
+    """Bring the lists of the machine's apt up to date, once a day or now; say so if that fails."""
     stamp = CACHE / "apt-lists.stamp"
     if is_fresh(stamp) and not now:
         return
@@ -235,12 +247,94 @@ def keys_of(uri: str) -> str:
     return ""  # apt takes the keys in trusted.gpg.d, here too
 
 
+# Nothing is installed here, which it would have to fit.
+FOREIGN = """\
+APT::Architecture "{0}";
+#clear APT::Architectures;
+APT::Architectures {{ "{0}"; }};
+Dir::State::status "/dev/null";
+"""
+# What the machine does after each update is about its own lists.
+PRIVATE = """\
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "{0}/sources.d";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::State::lists "{0}/lists";
+Dir::Cache "{0}/cache";
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Acquire::Retries "1";
+Acquire::http::Timeout "20";
+"""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite of Debian, and the folder of the apt that knows it alone."""
+
+    uri: str
+    name: str
+    kind: Literal["deb", "deb-src"]
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def apt(self) -> Apt:
+        return Apt(("-c", f"{self.folder}/apt.conf"))
+
+    def configure(self, architecture: str) -> None:
+        """Write the configuration of its apt, for another architecture unless that is ""."""
+        for path in ("sources.d", "lists/partial", "cache/archives/partial"):
+            (self.folder / path).mkdir(parents=True, exist_ok=True)
+        text = PRIVATE.format(self.folder)
+        text += FOREIGN.format(architecture) if architecture else ""
+        write_whole(self.folder / "apt.conf", text)
+
+    def read_with(self, keys: str) -> bool:
+        """Read the suite's lists, which these keys have signed ("": those apt trusts anyway);
+        whether that went well."""
+        lines = [f"Types: {self.kind}", f"URIs: {self.uri}", f"Suites: {self.name}"]
+        targets = "Packages" if self.kind == "deb" else "Sources"
+        lines += ["Components: main", f"Targets: {targets}"]
+        lines += [f"Signed-By: {keys}"] if keys else []
+        write_whole(self.folder / "sources.d/suite.sources", "\n".join(lines) + "\n")
+        self.log.unlink(missing_ok=True)
+        command = ["apt-get", "update", "-q", "--error-on=any", *self.apt.options]
+        label = f"reading what {self.name} has"
+        return run(command, limit=300, label=label, log=self.log).status == 0
+
+    def get_keyring(self) -> str:
+        """The keys in Debian's newest keyring package; "" if it cannot be had."""
+        part, keyring = self.folder / "keyring.part", self.folder / "keyring.gpg"
+        remove(part)
+        try:
+            packages = Apt().download(KEYRING, "")
+        except Unreachable as reason:
+            say(str(reason))
+            return ""
+        unpack(packages, part, KEYRING)
+        remove(packages[0].parent)
+        (part / f"usr/share/keyrings/{KEYRING}.gpg").replace(keyring)
+        return str(keyring)
+
+
 def private(
     suite: str = "", kind: Literal["deb", "deb-src"] = "deb", architecture: str = ""
 ) -> Apt:
-    """An apt that knows this suite alone ("": the machine's own), its packages or their sources,
-    of this architecture ("": the machine's own). The machine's configuration gives the mirror,
-    the keys, proxies and logins, and stays as it is, as do its package lists."""
+    """An apt that knows one suite alone ("": the machine's own), its packages or their sources, of
+    this architecture ("": the machine's own).
+
+    The machine's configuration gives the mirror, the keys, proxies and logins; it stays as it is,
+    and so do its package lists. Lists that cannot be read are said to be, and those of an earlier
+    time stay. Raises Unreachable if the machine's apt has no mirror of Debian.
+    """
     found = run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)"]
         + ["Created-By: Packages", "Origin: Debian", "Label: Debian"],
@@ -251,69 +345,20 @@ def private(
         raise Unreachable(f"apt's configuration has no Debian mirror to get {what} from")
     uri, own = found[:2]
     suite = suite or own
-    name = "-".join(filter(None, [suite, kind.removeprefix("deb").lstrip("-"), architecture]))
-    folder = CACHE / f"apt-{name}"
-    log, stamp, keyring = folder / "log", folder / "stamp", folder / "keyring.gpg"
-    apt = Apt(("-c", f"{folder}/apt.conf"))
-    # Nothing is installed here that it would have to fit.
-    other = f"""\
-APT::Architecture "{architecture}";
-#clear APT::Architectures;
-APT::Architectures {{ "{architecture}"; }};
-Dir::State::status "/dev/null";
-"""
-
-    for path in ("sources.d", "lists/partial", "cache/archives/partial"):
-        (folder / path).mkdir(parents=True, exist_ok=True)
-    # What the machine does after each update is about its own lists.
-    write_whole(
-        folder / "apt.conf",
-        f"""\
-#clear APT::Update::Pre-Invoke;
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-Dir::Etc::sourcelist "/dev/null";
-Dir::Etc::sourceparts "{folder}/sources.d";
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "/dev/null";
-Dir::State::lists "{folder}/lists";
-Dir::Cache "{folder}/cache";
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-Acquire::Retries "1";
-Acquire::http::Timeout "20";
-"""
-        + (other if architecture else ""),
-    )
-
-    def read_with(keys: str) -> bool:
-        lines = [f"Types: {kind}", f"URIs: {uri}", f"Suites: {suite}", "Components: main"]
-        lines += [f"Targets: {'Packages' if kind == 'deb' else 'Sources'}"]
-        lines += [f"Signed-By: {keys}"] if keys else []
-        write_whole(folder / "sources.d/suite.sources", "\n".join(lines) + "\n")
-        log.unlink(missing_ok=True)
-        command = ["apt-get", "update", "-q", "--error-on=any", *apt.options]
-        return run(command, limit=300, label=f"reading what {suite} has", log=log).status == 0
-
+    parts = filter(None, [suite, kind.removeprefix("deb").lstrip("-"), architecture])
+    its = Suite(uri, suite, kind, CACHE / f"apt-{'-'.join(parts)}")
+    its.configure(architecture)
+    stamp = its.folder / "stamp"
     if is_fresh(stamp):
-        return apt
-    done = read_with(keys_of(uri))
-    if not done and "NO_PUBKEY" in log.read_text():
-        # The machine's keys may be older than the suite. The newest keyring package, which the
-        # machine's own apt gets and verifies, may know it.
-        try:
-            part = folder / "keyring.part"
-            remove(part)
-            packages = Apt().download(KEYRING, "")
-            unpack(packages, part, KEYRING)
-            remove(packages[0].parent)
-            (part / f"usr/share/keyrings/{KEYRING}.gpg").replace(keyring)
-            done = read_with(str(keyring))
-        except Unreachable as reason:
-            say(str(reason))
+        return its.apt
+    done = its.read_with(keys_of(uri))
+    # The machine's keys may be older than the suite. The newest keyring package, which the
+    # machine's own apt gets and verifies, may know it.
+    if not done and "NO_PUBKEY" in its.log.read_text() and (keyring := its.get_keyring()):
+        done = its.read_with(keyring)
     if done:
         stamp.touch()
     else:
-        said = re.search(r"^[EW]:.*", log.read_text(), re.MULTILINE)
+        said = re.search(r"^[EW]:.*", its.log.read_text(), re.MULTILINE)
         say(f"{suite}: {said[0] if said else 'apt gave no reason'}")
-    return apt
+    return its.apt

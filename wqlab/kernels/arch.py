@@ -16,14 +16,14 @@ class Arch:
     name: str  # ARCH= of ours, and a file of configs/arch
     uname: str  # what uname -m says there
     kbuild: str  # ARCH= of the kernel's make
-    tools: str  # what the names of compiler and binutils begin with on another machine
+    tools: str  # what the names of compiler and binutils begin with on a host of another one
     target: str  # of the kernel's make: what QEMU boots
     image: str  # the same in the kernel's build directory
     qemu: str
     machine: str
-    cpu: str  # a model under which the guest sees threads, LLCs and nodes as the scenario has them
+    cpu: str  # with this model the guest sees threads, LLCs and nodes as the scenario has them
     kvm: str  # the same where KVM runs it
-    many: str  # what more than 255 CPUs need, behind that
+    many: str  # to be added for more CPUs than qemu.XAPIC
     levels: tuple[str, ...]  # of -smp, that the guest sees
     nodes: int  # that its kernels know, 2^CONFIG_NODES_SHIFT
     hotplug: bool  # QEMU can add CPUs to a machine that runs
@@ -32,7 +32,7 @@ class Arch:
 
     @property
     def foreign(self) -> bool:
-        """This machine is of another one."""
+        """Whether the host has another architecture."""
         return platform.machine() != self.uname
 
     @property
@@ -88,7 +88,7 @@ ARCHES = (
     ),
 )
 
-# A program of this machine, which QEMU has nothing to do with.
+# User Mode Linux is a program of the host: QEMU has nothing to do with it.
 UML = Arch(
     *("um", "x86_64", "um", "", "linux", "linux"),
     **dict.fromkeys(("qemu", "machine", "cpu", "kvm", "many", "append", "debian"), ""),
@@ -99,7 +99,7 @@ UML = Arch(
 
 
 def find_arch(name: str = "") -> Arch:
-    """The architecture of this name, or else of $ARCH, or else of this machine."""
+    """The architecture of this name, or else of $ARCH, or else of the host; Usage if unknown."""
     name = name or os.environ.get("ARCH") or platform.machine()
     for arch in ARCHES:
         if name in (arch.name, arch.uname):

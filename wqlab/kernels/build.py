@@ -9,30 +9,28 @@ a kernel's build directory, and nothing else, on stdout.
 import argparse
 import hashlib
 import json
-import os
 import platform
 import re
 import shutil
 import tempfile
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
 from wqlab.ground.files import lock, remove, write_whole
 from wqlab.ground.git import asked, patched
 from wqlab.ground.places import CACHE, ROOT
 from wqlab.ground.problem import OK, Problem, Skipped, Usage
-from wqlab.ground.run import check, run, say
+from wqlab.ground.run import CORES, check, run, say
 from wqlab.kernels import options
 from wqlab.kernels.arch import UML, Arch, find_arch
-from wqlab.kernels.bases import Base, Patch
+from wqlab.kernels.bases import Base
+from wqlab.kernels.flavours import Flavour, flavours, fragments, lost, wanted
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source, kbuild_env
 
-CONFIGS = ROOT / "configs"
 IMAGES = CACHE / "images"
 KEPT = 60  # results, those used last
 NEEDED = 6 * 3600.0  # seconds since it was used in which a run of tests may still need one
@@ -48,70 +46,12 @@ MODULES = {
         for name in ("wqcrowd", "wqflush", "wqmany", "wqreclaim")
     },
 }
-# Changed when the same input gives another result.
+# To be changed when the same input gives another result than before.
 VERSION = 4
 
 
-@dataclass(frozen=True)
-class Flavour:
-    """What a kernel is built for: an entry of configs/flavours.toml."""
-
-    name: str
-    about: str
-    fragments: tuple[str, ...]  # files of configs/
-    arch: str = ""  # "" is any
-    beside: str = ""  # built where this one is: few files of the two differ
-    lines: tuple[str, ...] = ()  # put behind them, without "CONFIG_"
-    make: tuple[str, ...] = ()  # what is said to the kernel's make
-
-
-@cache
-def flavours() -> dict[str, Flavour]:
-    known = tomllib.loads((CONFIGS / "flavours.toml").read_text())
-    return {
-        name: Flavour(name=name, **{**entry, "fragments": tuple(entry["fragments"])})
-        for name, entry in known.items()
-    }
-
-
-def fragments(flavour: Flavour, arch: Arch) -> list[Path]:
-    names = [flavour.fragments[0], f"arch/{arch.name}", *flavour.fragments[1:]]
-    paths = [CONFIGS / name for name in names]
-    for path in paths:
-        if not path.is_file():
-            raise Problem(f"flavour {flavour.name}: there is no {path.relative_to(ROOT)}")
-    return paths
-
-
-def symbols_of(patches: Sequence[Patch]) -> list[str]:
-    """The Kconfig symbols that patches add."""
-    return re.findall(r"^\+config (\w+)$", "".join(patch.text for patch in patches), re.MULTILINE)
-
-
-def wanted(source: Source, count: int, paths: Sequence[Path]) -> list[str]:
-    """The lines for .config, without symbols that a patch adds which the source has not got."""
-    missing = set(symbols_of(source.base.patches)) - set(symbols_of(source.base.patches[:count]))
-    lines = [line for path in paths for line in path.read_text().splitlines()]
-    return [
-        line
-        for line in lines
-        if line.startswith("CONFIG_") and line[7:].partition("=")[0] not in missing
-    ]
-
-
-def lost(lines: Sequence[str], config: Sequence[str]) -> list[str]:
-    """Those of `lines` that a final configuration does not have; of those for one symbol the last
-    counts."""
-    last = {line.partition("=")[0]: line for line in lines}
-    has = {line.partition("=")[0]: line for line in config if line.startswith("CONFIG_")}
-    return [
-        line
-        for symbol, line in last.items()
-        if has.get(symbol, f"{symbol}=n") != line
-    ]  # fmt: skip
-
-
 def compiler(arch: Arch) -> str:
+    """The first line of gcc --version; raises Problem if it is not installed."""
     gcc = f"{arch.cross}gcc"
     if not shutil.which(gcc):
         raise Problem(f"there is no {gcc} to build for {arch.name} with: scripts/setup installs it")
@@ -128,13 +68,13 @@ def overlay_key(overlay: Mapping[str, str] | None) -> str:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One build: where it is done, and by which make."""
+class Kbuild:
+    """The kernel's make for one build."""
 
-    tree: Path
-    obj: Path
+    tree: Path  # the source
+    obj: Path  # where objects go, O=
     arch: Arch
-    jobs: int
+    jobs: int  # for make -j; 0: as many as there are CPUs
     args: tuple[str, ...] = ()  # more for make, that win over what is said here
 
     @property
@@ -142,12 +82,13 @@ class Job:
         return self.obj / "build.log"
 
     def make(self, label: str, *targets: str, wrong: str = "the configuration failed") -> None:
+        """Run the kernel's make; raises Problem, with `wrong` and its errors, if it fails."""
         done = run(
             [
                 *("make", "-C", self.tree, f"O={self.obj}", f"ARCH={self.arch.kbuild}"),
                 *(f"CROSS_COMPILE={self.arch.cross}", f"CC=ccache {self.arch.cross}gcc"),
                 *self.args,
-                *(f"-j{self.jobs or len(os.sched_getaffinity(0))}", *targets),
+                *(f"-j{self.jobs or CORES}", *targets),
             ],
             limit=LIMIT,
             label=label,
@@ -159,10 +100,24 @@ class Job:
             errors = [line for line in lines if re.search(r"error|undefined|Error \d", line)]
             raise Problem("\n".join([f"{wrong}: see {self.log}", *(errors[:5] or lines[-15:])]))
 
+    def make_module(self, name: str) -> Path:
+        """Build a module of MODULES out of tree, beside the kernel's objects."""
+        outside = self.obj.with_name(f"{self.obj.name}.{name}")
+        remove(outside)
+        outside.mkdir()
+        for path in MODULES[name]:
+            shutil.copy(path, outside)
+        wrong = f"{name} fails to build"
+        self.make(f"building {name}", f"M={outside}", "modules", wrong=wrong)
+        return outside / f"{name}.ko"
+
     def configure(self, label: str, flavour: Flavour, lines: list[str]) -> None:
-        """Of `lines` and then those of the flavour. Stays what it is where neither what is wanted
-        nor what there is has changed. None of the flavour's lines, or else of all, may be lost to
-        what they depend on."""
+        """Write .config: `lines`, and behind them those of the flavour.
+
+        Nothing is done where .config was made of the same lines by the same Kconfig and compiler.
+        Raises Problem where olddefconfig drops a line of the flavour, or one of `lines` if the
+        flavour has none.
+        """
         firm = [f"CONFIG_{line}" for line in flavour.lines]
         lines = lines + firm
         kconfig = asked(self.tree, "ls-files", "-s", "--", "*Kconfig*", "kernel/configs/*")
@@ -184,6 +139,65 @@ class Job:
         write_whole(stamp, key)
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What goes into a build."""
+
+    source: Source
+    flavour: Flavour
+    arch: Arch
+    patches: int
+    overlay: Mapping[str, str]  # new text for files of the source
+    modules: tuple[str, ...]  # of MODULES, built out of tree
+
+    @property
+    def is_stock(self) -> bool:
+        return not self.patches and not self.overlay
+
+    @property
+    def paths(self) -> list[Path]:
+        """The fragments of its configuration."""
+        return fragments(self.flavour, self.arch)
+
+    @cached_property
+    def key(self) -> str:
+        """A name for all of it. The source is named by its parts, so that a build that is kept
+        takes no checkout."""
+        files = [*self.paths, *(path for name in self.modules for path in MODULES[name])]
+        words = [str(VERSION), self.arch.name, self.source.tree_id, compiler(self.arch)]
+        parts = [" ".join([*words, overlay_key(self.overlay)])]
+        parts += [patch.diff for patch in self.source.base.patches[: self.patches]]
+        parts += [path.read_text() for path in files]
+        parts += [*self.flavour.lines, *self.flavour.make]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+    def make(self, kbuild: "Kbuild") -> list[Path]:
+        """Configure and build the kernel; the modules that are built out of tree."""
+        label = f"{self.source.version} with {self.patches} patches ({self.flavour.name})"
+        kbuild.obj.mkdir(parents=True, exist_ok=True)
+        kbuild.log.write_text("")
+        kbuild.configure(label, self.flavour, wanted(self.source, self.patches, self.paths))
+        targets = [self.arch.target, "vmlinux"]
+        if "CONFIG_MODULES=y" in (kbuild.obj / ".config").read_text().splitlines():
+            targets.append("modules")
+        kbuild.make(f"building {label}, log in {kbuild.log}", *targets, wrong="the build failed")
+        return [kbuild.make_module(name) for name in self.modules]
+
+    def about(self, obj: Path) -> dict[str, object]:
+        """What build.json says of a build that was made in `obj`."""
+        return {
+            "key": self.key,
+            "base": self.source.base.name,
+            "version": self.source.version,
+            "patches": self.patches,
+            "flavour": self.flavour.name,
+            "arch": self.arch.name,
+            "compiler": compiler(self.arch),
+            "config_sha256": hashlib.sha256((obj / ".config").read_bytes()).hexdigest(),
+            "overlay": overlay_key(self.overlay),
+        }
+
+
 def build(
     source: Source,
     flavour: str | Flavour,
@@ -195,11 +209,14 @@ def build(
     place: str = "",
     jobs: int = 0,
 ) -> Path:
-    """The directory of a kernel, built where the cache has not got it.
+    """The directory of a kernel, which is built unless the cache has it.
 
-    `overlay` is new text for some of its files. Of `modules`, of MODULES, the result has those
-    that are built out of tree. Each `place` has a checkout and objects of its own: builds in different places, and
-    of different flavours without an overlay, go on side by side.
+    `patches` is how many of the series it has (None: all), `overlay` is new text for some of its
+    files, and `modules` are names of MODULES, built out of tree. Each `place` has a checkout and
+    objects of its own: builds in different places go on side by side, and so do those of different
+    flavours without an overlay. `jobs` is for make -j (0: as many as there are CPUs). Raises Usage
+    for an unknown flavour, Skipped for User Mode Linux where there is none, and Problem where the
+    build fails.
     """
     what = flavours().get(flavour) if isinstance(flavour, str) else flavour
     if not what:
@@ -207,17 +224,8 @@ def build(
     if what.arch == UML.name and platform.machine() != "x86_64":
         raise Skipped(f"there is no User Mode Linux for {platform.machine()}: boots run KUnit too")
     arch = UML if what.arch == UML.name else arch or find_arch()
-    count = source.count(patches)
-    paths = fragments(what, arch)
-    files = [*paths, *(path for name in modules for path in MODULES[name])]
-    gcc = compiler(arch)
-    # What the source is made of, so that a known result needs no checkout.
-    parts = [f"{VERSION} {arch.name} {source.tree_id} {gcc} {overlay_key(overlay)}"]
-    parts += [patch.diff for patch in source.base.patches[:count]]
-    parts += [path.read_text() for path in files]
-    parts += [*what.lines, *what.make]
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-    result = IMAGES / key
+    recipe = Recipe(source, what, arch, source.count(patches), overlay or {}, tuple(modules))
+    result = IMAGES / recipe.key
 
     def found() -> bool:
         if not (result / arch.image).is_file():
@@ -227,77 +235,45 @@ def build(
 
     if found():
         return result
-    stock = not count and not overlay
     place = place or ("overlay" if overlay else "")
     name = f"build-{arch.name}-{what.beside or what.name}"
-    where = source.place(place or ("stock" if stock else ""))
+    where = source.place(place or ("stock" if recipe.is_stock else ""))
     with lock(str((where / name).relative_to(CACHE))):
         if found():  # whoever held the lock may have built it
             return result
-        with source.hold(count, place, overlay) as tree:
-            # Right below the source, which kbuild then calls "..": so that the compiler's output
-            # in the cache fits every place.
-            obj = (where if stock else tree) / name
-            job = Job(tree, obj, arch, jobs, what.make)
-            obj.mkdir(parents=True, exist_ok=True)
-            job.log.write_text("")
-            label = f"{source.version} with {count} patches ({what.name})"
-            job.configure(label, what, wanted(source, count, paths))
-            has_modules = "CONFIG_MODULES=y" in (obj / ".config").read_text().splitlines()
-            job.make(
-                f"building {label}, log in {job.log}",
-                *([arch.target, "vmlinux"] + ["modules"] * has_modules),
-                wrong="the build failed",
-            )
-            more = []
-            for module in modules:
-                outside = obj.with_name(f"{obj.name}.{module}")
-                remove(outside)
-                outside.mkdir()
-                for path in MODULES[module]:
-                    shutil.copy(path, outside)
-                job.make(
-                    f"building {module}",
-                    f"M={outside}",
-                    "modules",
-                    wrong=f"{module} fails to build",
-                )
-                more.append(outside / f"{module}.ko")
-            about = {
-                "key": key,
-                "base": source.base.name,
-                "version": source.version,
-                "patches": count,
-                "flavour": what.name,
-                "arch": arch.name,
-                "compiler": gcc,
-                "config_sha256": hashlib.sha256((obj / ".config").read_bytes()).hexdigest(),
-                "overlay": overlay_key(overlay),
-            }
-            keep(job, about, result, more)
+        with source.hold(recipe.patches, place, overlay) as tree:
+            # Kbuild then calls the source "..", whatever its path: the compiler's output in the
+            # cache fits every place.
+            obj = (where if recipe.is_stock else tree) / name
+            kbuild = Kbuild(tree, obj, arch, jobs, what.make)
+            more = recipe.make(kbuild)
+            keep(kbuild, recipe.about(obj), result, more)
     say(f"built: {result}")
     return result
 
 
-def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Path]) -> None:
-    """Copy what is needed of a build beside its place, and move it there last: what is there is
-    whole. Of the results those used last stay, and those that may be in use."""
+def keep(kbuild: Kbuild, about: Mapping[str, object], result: Path, more: Sequence[Path]) -> None:
+    """Move what is needed of a build to its place, `result`, and remove old results.
+
+    It is copied beside its place first, so that nobody finds it half copied. The KEPT results
+    that were used last stay, and those that a run of tests may still need.
+    """
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{result.name}.", dir=IMAGES) as folder:
         part = Path(folder) / "result"
-        names = [job.arch.image, ".config", "include/config/kernel.release"]
-        if "CONFIG_DEBUG_INFO=y" in (job.obj / ".config").read_text().splitlines():
+        names = [kbuild.arch.image, ".config", "include/config/kernel.release"]
+        if "CONFIG_DEBUG_INFO=y" in (kbuild.obj / ".config").read_text().splitlines():
             names.append("vmlinux")
-        order = job.obj / "modules.order"  # other modules there are of an earlier build
+        order = kbuild.obj / "modules.order"  # other modules there are of an earlier build
         modules = order.read_text().split() if order.is_file() else []
         names += [str(Path(name).with_suffix(".ko")) for name in modules]
         for name in dict.fromkeys(names):
             (part / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(job.obj / name, part / name)
+            shutil.copy(kbuild.obj / name, part / name)
         for module in more:
             (part / "lib").mkdir(exist_ok=True)
             shutil.copy(module, part / "lib")
-        shutil.copy(job.tree / "tools/workqueue/wq_dump.py", part)
+        shutil.copy(kbuild.tree / "tools/workqueue/wq_dump.py", part)
         (part / "build.json").write_text(json.dumps(about, indent=1) + "\n")
         remove(result)
         part.rename(result)
@@ -308,7 +284,10 @@ def keep(job: Job, about: Mapping[str, object], result: Path, more: Sequence[Pat
 
 
 def diff_overlay(source: Source, patches: int | None, diff: Path) -> dict[str, str]:
-    """The text of the files that a diff changes, as they are with it."""
+    """{path: text} of the kernel's files that a diff changes, with the diff applied.
+
+    `patches` is how many of the series the kernel has (None: all). Raises what patched() does.
+    """
     with source.hold(patches) as tree:
         return patched(diff, lambda path: (tree / path).read_text())
 
@@ -350,12 +329,14 @@ def add_patches(parser: argparse.ArgumentParser) -> None:
 
 
 def patch_count(text: str) -> int:
+    """The value of --patches; raises ValueError for no number."""
     if not text.isdecimal():
         raise ValueError(f"{text!r} is not a number of patches")
     return int(text)
 
 
 def check_patches(base: Base, *patches: int | None) -> None:
+    """Raise Usage if the series of the base has fewer patches."""
     there = len(base.patches)
     for number in patches:
         if number is not None and number > there:

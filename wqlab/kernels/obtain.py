@@ -25,13 +25,14 @@ REPOSITORIES = CACHE / "base"
 
 
 def usable(repo: Path) -> bool:
+    """Whether a repository has a kernel's source, tagged `base`."""
     return (repo / "Makefile").is_file() and bool(
         asked(repo, "--git-dir=.git", "rev-parse", "-q", "--verify", "base^{tree}")
     )
 
 
 def kernel_version(tree: Path, what: str) -> str:
-    """As 6.12.117, from the Makefile of a kernel's source."""
+    """The version in the Makefile of a kernel's source, as 6.12.117; Problem if it is none."""
     makefile = tree / "Makefile"
     text = makefile.read_text(errors="replace") if makefile.is_file() else ""
     found = dict(
@@ -44,7 +45,7 @@ def kernel_version(tree: Path, what: str) -> str:
 
 
 def commit(tree: Path, what: str, message: str) -> None:
-    """Make a repository with one commit of the source that was unpacked in `tree`."""
+    """Make a repository of the source in `tree`, with one commit, tagged `base`. Raises Problem."""
     ignore = tree / ".gitignore"
     if ignore.is_file():
         # Debian's "/*" would hide each new file from `git add` and `git status`.
@@ -72,7 +73,7 @@ def commit(tree: Path, what: str, message: str) -> None:
 
 
 def open_tarball(tarball: Path, tree: Path, what: str) -> None:
-    """Unpack it so that its top folder becomes `tree`."""
+    """Unpack a tarball so that its top folder becomes `tree`; raises Problem."""
     inside = tree.with_name(tree.name + ".tar")
     remove(inside)
     inside.mkdir()
@@ -99,6 +100,7 @@ def open_tarball(tarball: Path, tree: Path, what: str) -> None:
 
 
 def from_apt(base: Base) -> Path:
+    """The repository of the newest source that apt has for a base; raises Unreachable."""
     apt.require()
     apt.refresh()
     its_apt = apt.Apt()
@@ -161,7 +163,7 @@ def from_apt(base: Base) -> Path:
 
 
 def from_ksrc(ksrc: Path) -> Path:
-    """The repository is found again by what KSRC says."""
+    """The repository of a git tree, a folder or a tarball, made once for what that contains."""
     what = f"KSRC={ksrc}"
     if (ksrc / ".git").exists():
         head = git(ksrc, "rev-parse", "HEAD", wrong=f"{what} has no commit that can be read")
@@ -211,7 +213,7 @@ def from_ksrc(ksrc: Path) -> Path:
 
 
 def take_commit(ksrc: Path, head: str, part: Path, what: str) -> None:
-    """Take one commit of a git tree, without what came before it."""
+    """Make a repository in `part` of one commit of a git tree, without its history."""
     objects = git(ksrc, "rev-parse", "--path-format=absolute", "--git-path", "objects")
     git(part, "init", "-q", "-b", "linux")
     borrowed = part / ".git/objects/info/alternates"
@@ -229,7 +231,7 @@ def take_commit(ksrc: Path, head: str, part: Path, what: str) -> None:
 
 
 def obtain(base: Base, ksrc: Path | None = None) -> Source:
-    """The source of a base, from apt or from KSRC."""
+    """The source of a base, from apt or from KSRC. Says where KSRC is of a version never tried."""
     ksrc = ksrc and ksrc.resolve()
     with lock("obtain"):
         REPOSITORIES.mkdir(parents=True, exist_ok=True)

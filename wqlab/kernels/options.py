@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Options that more than one command has: the same name means the same thing everywhere.
+"""Options that several commands have, which mean the same in all of them.
 
-Every value is checked when it is parsed, before anything is downloaded, built or booted.
+Every value is checked when it is parsed, before anything is downloaded, built or booted. What is
+wrong with it is raised as argparse.ArgumentTypeError, whose text argparse prints.
 """
 
 import argparse
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """A parser for argparse: what it says is wrong becomes the message."""
+    """`parse`, as the type of an option: a Problem or ValueError of its becomes argparse's message."""
 
     def convert(text: str) -> T:
         try:
@@ -29,13 +30,14 @@ def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def positive(text: str) -> int:
+    """A number above 0."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
 
 
 def names(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """A list as "stock,patched", of known names."""
+    """A parser for lists as "stock,patched" of known names; each is taken once."""
 
     def parse(text: str) -> list[str]:
         words = text.split(",")
@@ -48,11 +50,12 @@ def names(known: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def numbers(text: str) -> list[int]:
-    """A list as "1,2,4"; "" is an empty one."""
+    """A list of numbers above 0, as "1,2,4"; "" is an empty one."""
     return [positive(word) for word in text.split(",")] if text else []
 
 
 def existing(text: str) -> Path:
+    """A file or folder that is there."""
     path = Path(text)
     if not path.exists():
         raise argparse.ArgumentTypeError(f"{text} does not exist")
@@ -60,7 +63,7 @@ def existing(text: str) -> Path:
 
 
 def output(text: str) -> Path:
-    """A file to be written."""
+    """A file that can be written, also in folders that do not exist yet."""
     path = Path(text).absolute()
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a directory, not a file")
@@ -79,7 +82,7 @@ def with_series(text: str) -> Base:
 
 
 def add_base(parser: argparse.ArgumentParser, *, series: bool = True, ksrc: bool = True) -> None:
-    """--base and --ksrc; with `series`, only bases that there are patches for."""
+    """Add --base, and --ksrc; with `series`, --base takes only bases that have patches."""
     known = series_names() if series else base_names()
     parser.add_argument(
         "--base",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A kernel's source, checkouts of it with a number of patches, and what is set for building it."""
+"""A kernel's source, work trees of it with some of its patches, and the environment of builds."""
 
 import hashlib
 import os
@@ -30,11 +30,11 @@ class Source:
 
     @cached_property
     def tree_id(self) -> str:
-        """A name for what the source says."""
+        """The id of git for all that the source has, as a name for it."""
         return git(self.repo, "rev-parse", "base^{tree}")
 
     def count(self, patches: int | None) -> int:
-        """The number of patches that is meant; None is all."""
+        """How many patches are meant; None is all. Raises Usage if there are not so many."""
         there = len(self.base.patches)
         if patches is None:
             return there
@@ -43,7 +43,7 @@ class Source:
         return patches
 
     def place(self, name: str = "") -> Path:
-        """Where a checkout is, and what is built from it."""
+        """The folder of a work tree, and of what is built from it."""
         return WORK / self.repo.name / (name or "series")
 
     def checkout(self, patches: int | None = None, name: str = "") -> Path:
@@ -63,9 +63,10 @@ class Source:
         name: str = "",
         overlay: Mapping[str, str] | None = None,
     ) -> Iterator[Path]:
-        """A checkout that stays as it is until the end, though others may read it too.
+        """Hold a work tree as checkout() makes it: it stays as it is for the block.
 
-        With an overlay, which is new text for some files, nobody else has it.
+        Others may read it too, unless there is an overlay: new text for some of its files, which
+        is put back afterwards. Of no patches and no overlay it is the repository itself.
         """
         count = self.count(patches)
         if overlay:
@@ -157,8 +158,11 @@ class Source:
 
 
 def kbuild_env() -> dict[str, str]:
-    """An environment where kernels are built with the cache's compiler output, and alike whoever
-    builds them and when. Variables given to a make that calls this are not for the kernel's."""
+    """The environment in which kernels are built.
+
+    The compiler's output is kept in the cache. Builds are alike whoever makes them and when. The
+    variables of a make that this runs under are not for the kernel's.
+    """
     not_ours = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "ARCH")
     env = {name: text for name, text in os.environ.items() if name not in not_ours}
     return env | {

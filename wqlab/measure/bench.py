@@ -32,9 +32,10 @@ import argparse
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import FAILED, OK, Problem, Usage
 from wqlab.ground.run import say
-from wqlab.guests import vm
+from wqlab.guests.qemu import qemu_version
 from wqlab.kernels.arch import find_arch
-from wqlab.kernels.build import check_patches, flavours
+from wqlab.kernels.build import check_patches
+from wqlab.kernels.flavours import flavours
 from wqlab.kernels.options import add_base, names, numbers, positive
 from wqlab.measure import tasks
 from wqlab.measure.campaign import Campaign, add_out
@@ -134,7 +135,7 @@ def command(args: argparse.Namespace) -> int:
     parts = feasible(args, notes)
     for note in notes:
         say(note)
-    vm.qemu_version(find_arch().qemu)  # there is one
+    qemu_version(find_arch().qemu)  # there is one
     kernels = subjects(args, parts, notes)
     trials = plan(
         kernels,

@@ -11,9 +11,9 @@ from wqlab import results
 from wqlab.ground.git import git_env
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import check, run, say
-from wqlab.guests import vm
 from wqlab.kernels.bases import base_names, load_base
 from wqlab.kernels.build import build
+from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.options import names
 from wqlab.kernels.source import Source
@@ -27,7 +27,7 @@ class Subject:
     """A kernel to measure, built in one or more flavours."""
 
     described: results.Kernel
-    builds: dict[str, vm.Kernel]  # by flavour
+    builds: dict[str, BuildDir]  # by flavour
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class Subject:
 
 def find_subject(name: str, paths: list[Path]) -> Subject:
     """A kernel from the directories of its flavours."""
-    kernels = [vm.find_kernel(path) for path in paths]
+    kernels = [find_build(path) for path in paths]
     described = results.kernel_of(name, kernels[0].release, paths)
     flavours = (str(build.flavour) for build in described.builds)
     return Subject(described, dict(zip(flavours, kernels, strict=True)))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What is measured, by which boots, and what each boot has shown."""
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,8 +10,11 @@ from pathlib import Path
 from wqlab import results
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
+from wqlab.ground.run import CORES
 from wqlab.guests import vm
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import Scenario, find_scenario, format_pods, load_scenario
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.campaign import Outcome, Step, blank, host, read
 from wqlab.measure.subjects import FLAVOUR, Subject
 from wqlab.results import Layout, Lock, Machine, ResultsError, Row, Run, Section
@@ -39,7 +41,7 @@ def flavour_of(part: str, flavour: str) -> str:
 
 
 def host_cpus() -> int:
-    return len(os.sched_getaffinity(0))
+    return CORES
 
 
 # --- the boots ---------------------------------------------------------------------------
@@ -130,7 +132,7 @@ class Trial:
     size: int | None = None
 
     @property
-    def build(self) -> vm.Kernel:
+    def build(self) -> BuildDir:
         return self.kernel.builds[self.flavour]
 
     def step(self, its_host: Machine, out: Path) -> Step:
@@ -156,14 +158,9 @@ class Trial:
 
     def boot(self, its_host: Machine, out: Path) -> Outcome:
         """Measure."""
-        record = vm.boot(
-            self.build,
-            self.scenario,
-            "bench",
-            out,
-            append=self.append,
-            commands="".join(f"{words(run)}\n" for run in self.runs),
-        )
+        commands = "".join(f"{words(run)}\n" for run in self.runs)
+        options = BootOptions(append=self.append, commands=commands)
+        record = vm.boot(self.build, self.scenario, "bench", out, options)
         boot = blank(
             its_host,
             self.kernel.described,
@@ -181,10 +178,8 @@ class Trial:
 
     def look(self, out: Path) -> Outcome:
         """At the pods of a large machine."""
-        wq_dump = self.build.path / "wq_dump.py"
-        record = vm.boot(
-            self.build, self.scenario, "pods", out, append=self.append, wq_dump=wq_dump
-        )
+        options = BootOptions(append=self.append, wq_dump=self.build.path / "wq_dump.py")
+        record = vm.boot(self.build, self.scenario, "pods", out, options)
         kernel, dump = self.kernel.described, record.dump
         if record.verdict != "pass" or not dump:
             why = f"{record.verdict}: {record.reason}"
@@ -226,7 +221,7 @@ def plan(
 def steps_of(trials: Sequence[Trial], out: Path) -> list[Step]:
     """The boots as steps of a campaign, on this host; files in `out`."""
     kinds = {(trial.scenario.name, trial.build.arch): trial for trial in trials}
-    hosts = {of: host(vm.emulation(one.build, one.scenario)) for of, one in kinds.items()}
+    hosts = {of: host(vm.probe_emulation(one.build, one.scenario)) for of, one in kinds.items()}
     return [one.step(hosts[one.scenario.name, one.build.arch], out) for one in trials]
 
 

@@ -21,7 +21,8 @@ from matplotlib.patches import Rectangle
 
 from wqlab.ground.files import write_whole
 from wqlab.ground.problem import OK, Problem, Usage
-from wqlab.guests.scenario import Dump, Pods, format_cpulist, parse_dump
+from wqlab.guests.dump import Dump, parse_dump
+from wqlab.guests.scenario import Pods, format_cpulist
 from wqlab.kernels.options import existing
 from wqlab.report.figures import FAINT, INK, PAPER, STYLE, on_paper, tidy
 

@@ -35,7 +35,9 @@ from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK, Problem, Usage
 from wqlab.ground.text import plural
 from wqlab.guests import vm
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import Scenario, find_scenario
+from wqlab.kernels.builddir import BuildDir, named_build
 from wqlab.kernels.options import checked, positive
 from wqlab.measure.campaign import Campaign, Outcome, Step, add_out, blank, host, read
 from wqlab.measure.counts import calls
@@ -66,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kind", choices=KINDS, help="what is counted")
     parser.add_argument(
         "--kernel",
-        type=vm.named_kernel,
+        type=named_build,
         action="append",
         required=True,
         metavar="NAME=DIR",
@@ -83,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_out(parser, None, "build/KIND.json")
 
 
-def check(kind: Kind, kernels: Sequence[tuple[str, vm.Kernel]]) -> None:
+def check(kind: Kind, kernels: Sequence[tuple[str, BuildDir]]) -> None:
     """Usage if a name is given twice, or a kernel lacks the module."""
     names = Counter(name for name, _ in kernels)
     if twice := [name for name, number in names.items() if number > 1]:
@@ -94,7 +96,7 @@ def check(kind: Kind, kernels: Sequence[tuple[str, vm.Kernel]]) -> None:
             raise Usage(f"{name} has no {kind.module}.ko: build it with --module {kind.module}")
 
 
-def boot(kind: Kind, kernel: vm.Kernel, scenario: Scenario, blank: Boot, name: str) -> Outcome:
+def boot(kind: Kind, kernel: BuildDir, scenario: Scenario, blank: Boot, name: str) -> Outcome:
     """Boot once and count."""
     boots: Callable[..., vm.Record] = kind.boot or vm.boot
     where: Scenario | Machine = scenario
@@ -107,18 +109,20 @@ def boot(kind: Kind, kernel: vm.Kernel, scenario: Scenario, blank: Boot, name: s
         where,
         kind.job,
         BUILD / kind.section / name,
-        append=kind.append,
-        commands=kind.commands(scenario),
-        timeout=kind.slower * scenario.timeout,
+        BootOptions(
+            append=kind.append,
+            commands=kind.commands(scenario),
+            timeout=kind.slower * scenario.timeout,
+        ),
     )
     return read(blank, record, lambda said: {"counts": kind.counts(scenario, said)})
 
 
-def emulation(kind: Kind, kernel: vm.Kernel, scenario: Scenario) -> str:
+def emulation(kind: Kind, kernel: BuildDir, scenario: Scenario) -> str:
     """What the guest runs on, as results have it."""
     if kind.simulated:
         return find_machine(scenario.name).emulation
-    return vm.emulation(kernel, scenario, emulator("wqcount")[0] if kind.functions else None)
+    return vm.probe_emulation(kernel, scenario, emulator("wqcount")[0] if kind.functions else None)
 
 
 def plan(kind: Kind, args: argparse.Namespace) -> list[Step]:

@@ -5,12 +5,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from wqlab.ground.problem import Problem
 from wqlab.guests import vm
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import Scenario
-from wqlab.guests.vm import Kernel, Record
+from wqlab.guests.vm import Record
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.sim.emulator import ACCEL, with_plugin
 from wqlab.measure.sim.simulate import Symbols
 
@@ -32,13 +33,13 @@ def calls(lines: Iterable[str]) -> list[Call]:
 
 
 def boot(
-    kernel: Kernel,
+    kernel: BuildDir,
     scenario: Scenario,
     job: str,
     out: Path,
+    options: BootOptions,
     *,
     functions: tuple[str, ...],
-    **more: Any,
 ) -> Record:
     """As vm.boot(); what the plugin has written is behind what the job has printed. The kernel need
     not have all of the functions."""
@@ -52,6 +53,7 @@ def boot(
     counts.unlink(missing_ok=True)
     arguments = {"symbols": symbols, "forget": f"{at[FREED][0]:x}", "out": counts}
     qemu = with_plugin("wqcount", arguments)
-    record = vm.boot(kernel, scenario, job, out, accel=ACCEL, emulator=qemu, **more)
+    options = replace(options, accel=ACCEL, emulator=qemu)
+    record = vm.boot(kernel, scenario, job, out, options)
     said = counts.read_text().splitlines() if counts.is_file() else []
     return replace(record, lines=[*record.lines, *said])

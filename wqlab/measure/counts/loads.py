@@ -9,14 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from wqlab.ground.places import CACHE, ROOT
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import say
 from wqlab.guests import vm
+from wqlab.guests.initramfs import libraries
+from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import Scenario
 from wqlab.kernels import apt
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.counts.kind import Kind
 from wqlab.measure.load import FOLDER, PATH, Load, assignments, counts_of
 from wqlab.measure.sim.machine import Machine
@@ -59,7 +61,7 @@ def programs(names: Iterable[str]) -> dict[str, bytes]:
         if not path:
             raise Problem(f"no {name} for the guest: scripts/setup test installs it")
         found[f"bin/{name}"] = Path(path).read_bytes()
-        for library in vm.libraries(Path(path), env):
+        for library in libraries(Path(path), env):
             found[str(library).removeprefix(str(place)).strip("/")] = library.read_bytes()
     return found
 
@@ -68,7 +70,7 @@ def parameters(load: Load) -> Run:
     return {"DEVICES": load.devices, **load.full, **load.guest}
 
 
-def files_of(kernel: vm.Kernel, loads: Sequence[Load]) -> dict[str, bytes]:
+def files_of(kernel: BuildDir, loads: Sequence[Load]) -> dict[str, bytes]:
     """What the loads need in a guest, by the paths there."""
     if kernel.arch.foreign:
         raise Skipped(f"loads: the programs of this host are not for {kernel.arch.name}")
@@ -77,28 +79,28 @@ def files_of(kernel: vm.Kernel, loads: Sequence[Load]) -> dict[str, bytes]:
 
 
 def guest(
-    kernel: vm.Kernel,
+    kernel: BuildDir,
     scenario: Scenario,
     job: str,
     out: Path,
+    options: BootOptions,
     *,
     loads: Sequence[Load],
-    **more: Any,
 ) -> vm.Record:
     """vm.boot(), with what the loads need."""
     memory = max(int(str(load.guest["MEMORY"])) for load in loads)
     scenario = replace(scenario, memory=memory)
-    return vm.boot(kernel, scenario, job, out, more=files_of(kernel, loads), **more)
+    return vm.boot(kernel, scenario, job, out, replace(options, more=files_of(kernel, loads)))
 
 
 def in_simulated_time(
-    kernel: vm.Kernel,
+    kernel: BuildDir,
     machine: Machine,
     job: str,
     out: Path,
+    options: BootOptions,
     *,
     load: Load,
-    **more: Any,
 ) -> vm.Record:
     """As guest(), in simulated time while fio runs. What has happened at pool->lock meanwhile is
     with the figures of each case: per item, of so many that were queued by whomever, and how many
@@ -116,10 +118,9 @@ def in_simulated_time(
         ),
         job,
         out,
+        replace(options, more=files),
         count=(first, last),
         has=["aes"],
-        more=files,
-        **more,
     )
     if record.verdict != "pass":
         return record

@@ -14,7 +14,7 @@ from wqlab.ground.files import lock, remove
 from wqlab.ground.places import CACHE, ROOT, VENV
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import check, run, say
-from wqlab.guests.vm import Emulator
+from wqlab.guests.qemu import Emulator
 from wqlab.kernels import apt
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.source import kbuild_env

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import check
 from wqlab.guests import vm
-from wqlab.guests.vm import Kernel, Record
+from wqlab.guests.qemu import BootOptions
+from wqlab.guests.vm import Record
+from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.sim.emulator import ACCEL, with_plugin
 from wqlab.measure.sim.machine import Machine
 from wqlab.measure.tasks import parse_runs
@@ -47,7 +48,7 @@ class Symbols:
 
     @classmethod
     @cache
-    def of(cls, kernel: Kernel) -> "Symbols":
+    def of(cls, kernel: BuildDir) -> "Symbols":
         said = check(
             ["readelf", "--symbols", "--wide", kernel.path / "vmlinux"],
             wrong=f"the symbols of {kernel.release} cannot be read",
@@ -203,15 +204,14 @@ def counted(threads: int, items: int, warmup: int) -> tuple[int, int]:
 
 
 def boot(
-    kernel: Kernel,
+    kernel: BuildDir,
     machine: Machine,
     job: str,
     out: Path,
+    options: BootOptions,
     *,
     count: tuple[int, int] = (1, 1),
-    append: str = "",
     has: Sequence[str] = (),
-    **more: Any,
 ) -> Record:
     """As vm.boot(), for a job that turns time on and off: simulated time. `count` are calls of
     queue_work_on(), between which the plugin counts; `has` are more features of the CPUs."""
@@ -230,23 +230,20 @@ def boot(
     qemu = with_plugin("wqtime", arguments)
     # a leaf of CPUID that does not exist reads as the last one, and QEMU's leaf 0x1f, the last
     # one with several dies, fails an assertion if ECX is large
-    options = ["-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20"]
+    more = ["-icount", "shift=0,sleep=off", "-global", "x86_64-cpu.level=0x20"]
     for feature in has:
-        options += ["-global", f"x86_64-cpu.{feature}=on"]
-    return vm.boot(
-        kernel,
-        machine.scenario,
-        job,
-        out,
-        append=f"quiet {append}".rstrip(),
+        more += ["-global", f"x86_64-cpu.{feature}=on"]
+    options = replace(
+        options,
+        append=f"quiet {options.append}".rstrip(),
         accel=ACCEL,
-        emulator=replace(qemu, options=(*options, *qemu.options)),
-        **more,
+        emulator=replace(qemu, options=(*more, *qemu.options)),
     )
+    return vm.boot(kernel, machine.scenario, job, out, options)
 
 
 def simulate(
-    kernel: Kernel,
+    kernel: BuildDir,
     machine: Machine,
     asked: list[Run],
     out: Path,
@@ -260,11 +257,13 @@ def simulate(
         machine,
         "sim",
         out,
+        BootOptions(
+            append=append,
+            commands="".join(f"{words(run)}\n" for run in asked),
+            timeout=TIMEOUT,
+            on_line=on_line,
+        ),
         count=counted(**{key: int(str(asked[0][key])) for key in ("threads", "items", "warmup")}),
-        append=append,
-        commands="".join(f"{words(run)}\n" for run in asked),
-        timeout=TIMEOUT,
-        on_line=on_line,
     )
     if record.verdict != "pass":
         raise Problem(f"{record.verdict}: {record.reason}; see {out}")

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Run test_workqueue on Debian's own kernel, as a user of a stock machine has it.
+"""Make Debian's own kernel ready to boot, with test_workqueue, as a user of a stock machine has it.
 
 It is the cloud kernel of the base's series, the newest that apt knows, as it is in its package;
-the module is built against its headers. Boots it in QEMU, loads the module and prints what it
-found for each affinity scope.
+the module is built against its headers.
 """
 
-import argparse
 import hashlib
 import lzma
 import re
@@ -16,18 +14,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wqlab.ground.files import lock, remove
-from wqlab.ground.places import BUILD, CACHE, ROOT
-from wqlab.ground.problem import FAILED, OK, Problem, Skipped
+from wqlab.ground.places import CACHE, ROOT
+from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import check, run, say
-from wqlab.ground.text import table
-from wqlab.guests.scenario import find_scenario
-from wqlab.guests.vm import boot, find_kernel
-from wqlab.kernels import apt, options
+from wqlab.kernels import apt
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import Base, load_base, version_key
 from wqlab.kernels.build import IMAGES
 from wqlab.kernels.source import kbuild_env
-from wqlab.results.module import parse_row
 
 # Not what a build of the user's may have left there
 SOURCES = [
@@ -39,14 +33,6 @@ SOURCES = [
         "test_workqueue_kunit.c",
     )
 ]
-COLUMNS = {
-    "items_per_sec": "items/s",
-    "queue_p50_ns": "p50 ns",
-    "queue_p90_ns": "p90 ns",
-    "queue_p95_ns": "p95 ns",
-    "lost": "lost",
-    "twice": "twice",
-}
 
 
 def want_apt() -> None:
@@ -159,8 +145,11 @@ def loadable(unpacked: Path, release: str, names: Sequence[str], part: Path) -> 
 
 
 def prepare(base: Base, modules: Sequence[str] = ()) -> Path:
-    """The directory of Debian's kernel with test_workqueue, laid out as those of wqlab.kernels.build; and
-    with `modules` of its own, and what they depend on, for modprobe."""
+    """The directory of Debian's kernel with test_workqueue, laid out as those of wqlab build.
+
+    It also has `modules` of the kernel's own, with what they depend on, for modprobe. Raises
+    Skipped where Debian has no such kernel, and Problem where the module does not build.
+    """
     arch = find_arch()
     if modules and not shutil.which("depmod"):
         raise Skipped("there is no depmod here: the package kmod has it")
@@ -169,14 +158,9 @@ def prepare(base: Base, modules: Sequence[str] = ()) -> Path:
         [image] = (unpacked / "boot").glob("vmlinuz-*")
         release = image.name.removeprefix("vmlinuz-")
         headers = unpacked / f"usr/src/linux-headers-{release}"
-        variables = (headers / ".kernelvariables").read_text()
-        [compiler] = re.findall(r"^CC = .*\(CROSS_COMPILE\)(.*)$", variables, re.MULTILINE)
-        if not shutil.which(compiler):
-            raise Problem(f"the headers of {release} want the compiler {compiler}: install it")
         sources = [path for path in SOURCES if path.is_file()]
         parts = [f"{arch.name} {release} {unpacked.name}", *(path.read_text() for path in sources)]
-        parts += modules
-        parts.append(check([compiler, "--version"], wrong=f"{compiler} does not run"))
+        parts += [*modules, compiler_of(headers, release)]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         result = IMAGES / key
         if (result / arch.image).is_file():
@@ -186,27 +170,7 @@ def prepare(base: Base, modules: Sequence[str] = ()) -> Path:
         IMAGES.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{key}.", dir=IMAGES) as folder:
             part = Path(folder) / "result"
-            lib = part / "lib"
-            lib.mkdir(parents=True)
-            for path in sources:  # as a user would have them
-                shutil.copy(path, lib)
-            log = CACHE / "debian.log"
-            log.unlink(missing_ok=True)
-            done = run(
-                ["make", "-C", headers, f"M={lib}"],
-                limit=300,
-                label=f"building test_workqueue for {release}",
-                log=log,
-                env=kbuild_env(),
-            )
-            if done.status:
-                said = re.findall(
-                    r".*(?:error|not found|No such|Error \d).*", log.read_text(errors="replace")
-                )
-                raise Problem("\n".join([f"the module does not build: see {log}", *said[:5]]))
-            for path in [*lib.iterdir()]:
-                if path.name != "test_workqueue.ko":
-                    remove(path)
+            build_module(headers, release, sources, part / "lib")
             for path, place in ((image, arch.image), (headers / ".config", ".config")):
                 (part / place).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, part / place)
@@ -220,36 +184,33 @@ def prepare(base: Base, modules: Sequence[str] = ()) -> Path:
         return result
 
 
-# --- the command ----------------------------------------------------------------------------
+def compiler_of(headers: Path, release: str) -> str:
+    """What the compiler that the headers want says of its version."""
+    variables = (headers / ".kernelvariables").read_text()
+    [compiler] = re.findall(r"^CC = .*\(CROSS_COMPILE\)(.*)$", variables, re.MULTILINE)
+    if not shutil.which(compiler):
+        raise Problem(f"the headers of {release} want the compiler {compiler}: install it")
+    return check([compiler, "--version"], wrong=f"{compiler} does not run")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    options.add_base(parser, series=False, ksrc=False)
-    parser.add_argument(
-        "--build",
-        action="store_true",
-        help="only make it ready, and print the directory of the kernel",
+def build_module(headers: Path, release: str, sources: Sequence[Path], lib: Path) -> None:
+    """Build test_workqueue in `lib`, as a user would, and leave nothing but the module."""
+    lib.mkdir(parents=True)
+    for path in sources:
+        shutil.copy(path, lib)
+    log = CACHE / "debian.log"
+    log.unlink(missing_ok=True)
+    done = run(
+        ["make", "-C", headers, f"M={lib}"],
+        limit=300,
+        label=f"building test_workqueue for {release}",
+        log=log,
+        env=kbuild_env(),
     )
-
-
-def command(args: argparse.Namespace) -> int:
-    kernel = prepare(args.base)
-    if args.build:
-        print(kernel)
-        return OK
-    record = boot(find_kernel(kernel), find_scenario("bench-2"), "bench", BUILD / "debian")
-    rows = [row for row in map(parse_row, record.lines) if row]
-    cells = [
-        [
-            row.scope,
-            *("missing" if row.missing else f"{row.values.get(key, '')}" for key in COLUMNS),
-        ]
-        for row in rows
-    ]
-    for line in table(
-        [["scope", *COLUMNS.values()], *cells], left=[True] + [False] * len(COLUMNS), indent=""
-    ):
-        print(line)
-    ended = f"{record.verdict} in {record.seconds} s"
-    print(f"{record.release} on {record.scenario}: {ended} {record.reason}".rstrip())
-    return OK if record.verdict == "pass" else FAILED
+    if done.status:
+        text = log.read_text(errors="replace")
+        said = re.findall(r".*(?:error|not found|No such|Error \d).*", text)
+        raise Problem("\n".join([f"the module does not build: see {log}", *said[:5]]))
+    for path in [*lib.iterdir()]:
+        if path.name != "test_workqueue.ko":
+            remove(path)
