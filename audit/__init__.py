@@ -21,7 +21,6 @@ from audit.resolve import Counts, Resolver
 from audit.sites import Site, constants, find, resolved, values_of
 from audit.tree import Tree
 from audit.waits import Folder, folders, last_word
-from wqlab import results
 from wqlab.ground.files import write_whole
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK, Problem, Usage
@@ -29,6 +28,8 @@ from wqlab.ground.run import check, say
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.options import add_base, existing, numbers, output, positive
 from wqlab.kernels.source import Source
+from wqlab.results.host import made_by
+from wqlab.results.model import Made
 
 FEW = 16  # CPUs that a limit which grows with them is told from
 INTERNAL = ("__WQ_LEGACY", "__WQ_DEPRECATED")
@@ -94,9 +95,7 @@ def waiting(found: Row, to: str, folder: Folder, shared: bool) -> Row:
     return _with(found, findings=findings, waits=[*each_other, *any_of])
 
 
-def audit(
-    source: Source, cpus: int, nodes: list[int], made: results.Made, notes: list[Note]
-) -> Audit:
+def audit(source: Source, cpus: int, nodes: list[int], made: Made, notes: list[Note]) -> Audit:
     """Of a whole tree."""
     tree = Tree(source.repo)
     resolver = Resolver(tree)
@@ -173,7 +172,7 @@ def command(args: argparse.Namespace) -> int:
         found = report.load(args.file)
         out = args.out or args.file.with_suffix("")
     else:
-        made = results.made(args.typed)
+        made = made_by(args.typed)
         found = audit(obtain(args.base, args.ksrc), args.cpus, nodes, made, notes)
         out = args.out or BUILD / f"audit-{args.base.name}"
         write_whole(out.with_name(f"{out.name}.json"), report.dumps(found))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from audit.limits import Meaning
 from wqlab.ground.problem import Problem
-from wqlab.results import Made
+from wqlab.results.model import Made
 
 SCHEMA = 1
 NOTES = Path(__file__).with_name("notes.toml")

@@ -7,7 +7,7 @@
 # It prints
 #
 #   > CASE                what was run
-#   figures KEY=VALUE...  what it came to; wqlab/results.py says what they are
+#   figures KEY=VALUE...  what it came to; wqlab/results/metrics.py says what they are
 #   missing TEXT          what is not measured, and why
 #
 # and exits with status 0, or 1 and a line of error. Its parameters are in the environment;

@@ -33,7 +33,7 @@ from audit.tree import arguments, calls_in, code, neat
 from wqlab.ground.places import ROOT
 from wqlab.kernels.bases import base_names, load_base
 from wqlab.kernels.obtain import obtain
-from wqlab.results import Made
+from wqlab.results.model import Made
 
 SMALL = Path(__file__).with_name("data")
 STORED = sorted((ROOT / "results/audit").glob("*.json"))

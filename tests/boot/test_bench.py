@@ -13,14 +13,15 @@ import pytest
 from farm import ALL, Making, Need
 from needs import TEST, Accelerator
 
-from wqlab import results
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.run import check
+from wqlab.results.file import load
+from wqlab.results.model import Results
 
 PARTS = ("layout", "icount", "time")
 
 
-def measure(farm: Making, out: Path, *words: str) -> results.Results:
+def measure(farm: Making, out: Path, *words: str) -> Results:
     """What `wqlab bench` measures in one boot of each kernel."""
     out.unlink(missing_ok=True)
     ksrc = [f"--ksrc={farm.options.ksrc}"] if farm.options.ksrc else []
@@ -31,7 +32,7 @@ def measure(farm: Making, out: Path, *words: str) -> results.Results:
         limit=1200,
         cwd=ROOT,
     )
-    return results.load(out)
+    return load(out)
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,13 @@ class Measured(Need):
     guess = 120.0
     before = (TEST, Accelerator(TEST))
 
-    def make(self, farm: Making) -> results.Results:
+    def make(self, farm: Making) -> Results:
         words = ["--flavour=test", "--kernels=patched", f"--parts={','.join(PARTS)}"]
         return measure(farm, BUILD / "test/bench.json", *words, "--items=800")
 
 
 @pytest.mark.needs(Measured())
-def test_benchmark(made: results.Results) -> None:
+def test_benchmark(made: Results) -> None:
     assert {layout.scenario for layout in made.layouts}
     assert {boot.section for boot in made.boots} == {"icount", "time"}
     assert all(boot.verdict == "pass" and boot.rows for boot in made.boots)
@@ -61,14 +62,14 @@ class Native(Need):
     cores = ALL
     guess = 600.0
 
-    def make(self, farm: Making) -> results.Results:
+    def make(self, farm: Making) -> Results:
         words = ["--kernels=patched,mainline", "--parts=native"]
         return measure(farm, BUILD / "test/native.json", *words)
 
 
 @pytest.mark.needs(Native())
 @pytest.mark.tier("full")
-def test_native(made: results.Results) -> None:
+def test_native(made: Results) -> None:
     assert "mainline" in {made.kernel(boot.kernel).name for boot in made.boots}
     for boot in made.boots:
         assert {(row.mode, row.scope) for row in boot.rows} >= {

@@ -14,12 +14,13 @@ import pytest
 from farm import Making, Need
 from needs import STOCK, TEST, Kernel, Simulator
 
-from wqlab import results
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
 from wqlab.measure.counts import calls
 from wqlab.measure.counts.hotplug import AGAIN, HOTPLUG, commands, counts
+from wqlab.results.file import load
+from wqlab.results.model import Count
 
 MACHINE = find_scenario("hotplug-512")
 EACH = 2500  # instructions for a CPU of a workqueue that is resized
@@ -59,13 +60,13 @@ class Counted(Need):
         return figures(counts(MACHINE, record.lines))
 
 
-def figures(found: list[results.Count]) -> Figures:
+def figures(found: list[Count]) -> Figures:
     return {str(count.labels["load"]): count.figures["instructions_per_call"] for count in found}
 
 
 def stored() -> Figures:
     """Of stock."""
-    kept = results.load(ROOT / "results/hotplug.json")
+    kept = load(ROOT / "results/hotplug.json")
     [boot] = [boot for boot in kept.passed("hotplug") if kept.kernel(boot.kernel).name == "stock"]
     return figures(boot.counts)
 

@@ -23,7 +23,7 @@ from wqlab.guests.scenario import find_scenario
 from wqlab.guests.vm import Record
 from wqlab.measure.counts.loads import MODULES, counts, guest, parameters
 from wqlab.measure.load import LOADS, Load, assignments
-from wqlab.results import Number, Run, Value
+from wqlab.results.model import Number, Run, Value
 
 SERIES = Kernel("loads")
 STOCK = DebianKernel(

@@ -17,7 +17,7 @@ from needs import TEST, Simulator
 from wqlab.ground.places import BUILD
 from wqlab.measure.sim.machine import find_machine
 from wqlab.measure.sim.simulate import Measured, simulate
-from wqlab.results import Run
+from wqlab.results.model import Run
 
 MACHINE = find_machine("grace-72").with_cores(16)
 RUNS: list[Run] = [

@@ -5,17 +5,17 @@ import random
 from dataclasses import dataclass, replace
 
 from wqlab.guests.scenario import SCOPES
-from wqlab.results import (
-    POOL_LOCK,
+from wqlab.results.metrics import POOL_LOCK
+from wqlab.results.model import (
     SCHEMA,
     Boot,
     Build,
     Contention,
     Count,
+    Host,
     Kernel,
     Layout,
     Lock,
-    Machine,
     Made,
     Perf,
     Results,
@@ -23,7 +23,7 @@ from wqlab.results import (
     Section,
 )
 
-LAPTOP = Machine(
+LAPTOP = Host(
     id="aaaa1111",
     cpu_model="Example CPU 7",
     cpus=2,
@@ -132,7 +132,7 @@ class Maker:
         return row
 
 
-def boot(kernel: str, machine: Machine = LAPTOP, **more: object) -> Boot:
+def boot(kernel: str, machine: Host = LAPTOP, **more: object) -> Boot:
     return replace(
         Boot(
             machine=machine.id,
@@ -154,7 +154,7 @@ def boot(kernel: str, machine: Machine = LAPTOP, **more: object) -> Boot:
 def results(
     speed: dict[str, float],
     *,
-    machine: Machine = LAPTOP,
+    machine: Host = LAPTOP,
     boots: int = 5,
     noise: float = 0.05,
     seed: int = 1,
@@ -229,7 +229,7 @@ def results(
     )
 
 
-def local(machine: Machine = SERVER, loads: int = 5, seed: int = 2) -> Results:
+def local(machine: Host = SERVER, loads: int = 5, seed: int = 2) -> Results:
     """As wqlab local makes them."""
     make = Maker({"found": 9.0}, seed, threads=machine.cpus, items=50000)
     found = [

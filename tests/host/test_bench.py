@@ -20,7 +20,7 @@ import pytest
 from fake_kernel import make_project
 from guests import Guests, make_kernel
 
-from wqlab import cli, report, results
+from wqlab import cli, report
 from wqlab.ground import program
 from wqlab.ground.problem import Problem, Usage
 from wqlab.guests import vm
@@ -29,6 +29,9 @@ from wqlab.kernels import bases
 from wqlab.kernels.bases import Base, load_base
 from wqlab.kernels.source import Source
 from wqlab.measure import bench, subjects, tasks
+from wqlab.results.file import load
+from wqlab.results.metrics import samples
+from wqlab.results.model import Results
 
 STOCK, PATCHED, MAINLINE = ("6.12", 0), ("6.12", None), ("7.3", 0)
 
@@ -51,7 +54,7 @@ class House:
         self.guests = Guests()
         self.obtained: list[tuple[str, Path | None]] = []
         self.built: list[tuple[tuple[str, int | None], str]] = []
-        self.reports: list[results.Results] = []
+        self.reports: list[Results] = []
         self.lacking: set[str] = set()  # bases
         self.has_series = False
         self.version = "1"  # of the build of patched
@@ -73,7 +76,7 @@ class House:
         return make_kernel(self.tmp / key, key, flavour, there, name)
 
     def report(self, files: list[Path], out: Path) -> None:
-        self.reports += map(results.load, files)
+        self.reports += map(load, files)
 
     def run(self, *words: str) -> int:
         """The exit status; an error is what the command line makes a status of."""
@@ -89,8 +92,8 @@ class House:
         """The same from the command line."""
         return cli.main(["bench", f"--out={self.out}", *words])
 
-    def results(self) -> results.Results:
-        return results.load(self.out)
+    def results(self) -> Results:
+        return load(self.out)
 
     def kernels(self) -> list[tuple[str, int | None]]:
         """What was built, each once."""
@@ -420,7 +423,7 @@ def test_interrupt(house: House, how: Callable[[], BaseException]) -> None:
             raise how()
         return record
 
-    def interrupted() -> results.Results:
+    def interrupted() -> Results:
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             house.run("--parts=time", "--boots=2")
         assert not house.reports
@@ -503,5 +506,5 @@ def test_instructions(house: House) -> None:
 
     house.guests.spoil = steady
     assert house.run("--parts=icount", "--boots=2") == 0 and len(house.results().boots) == 6
-    found = results.samples(house.results().passed("icount"), "cache", "serial", "instructions")
+    found = samples(house.results().passed("icount"), "cache", "serial", "instructions")
     assert found == pytest.approx([4000] * 6, abs=0.5)

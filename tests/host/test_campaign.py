@@ -21,7 +21,8 @@ from wqlab.ground import program
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.measure.campaign import Campaign, Outcome, Progress, Step, blank, host
-from wqlab.results import Kernel, load
+from wqlab.results.file import load
+from wqlab.results.model import Kernel
 
 HOST = host("QEMU 1.0")
 KERNEL = Kernel("id", "stock", "6.12.0", "6.12", 0)

@@ -28,7 +28,9 @@ from wqlab.measure import counts
 from wqlab.measure.counts import calls, costs, hotplug, irqsoff, peaks, reclaim, wakeups
 from wqlab.measure.counts.peaks import cases
 from wqlab.measure.sim.simulate import Symbols
-from wqlab.results import Results, ResultsError, counted, load, wakeups_per_item
+from wqlab.results.file import load
+from wqlab.results.metrics import counted, wakeups_per_item
+from wqlab.results.model import Results, ResultsError
 from wqlab.results.module import parse_words
 
 ROW = (

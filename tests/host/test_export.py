@@ -18,7 +18,9 @@ import pytest
 
 from wqlab.ground.places import ROOT
 from wqlab.report import export
-from wqlab.results import Results, ResultsError, counted, load, samples, save
+from wqlab.results.file import load, save
+from wqlab.results.metrics import counted, samples
+from wqlab.results.model import Results, ResultsError
 
 TWO = made_results.results({"stock": 1.0, "patched": 2.0}, boots=3, lost=1, icount=True, locks=True)
 

@@ -19,7 +19,9 @@ import pytest
 from wqlab.ground.places import ROOT
 from wqlab.guests.scenario import find_scenario
 from wqlab.measure.load import FOLDER, LOADS
-from wqlab.results import FIGURES, Results, load
+from wqlab.results.file import load
+from wqlab.results.metrics import FIGURES
+from wqlab.results.model import Results
 
 MAIN = f"""
 import functools, sys

@@ -23,7 +23,8 @@ from pathlib import Path
 import pytest
 
 from wqlab.ground.places import ROOT
-from wqlab.results import Results, load
+from wqlab.results.file import load
+from wqlab.results.model import Results
 
 RELEASE = "6.12.0-made-up"
 MAIN = f"""

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from guests import line, make_kernel
 
-from wqlab import results
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.guests import vm
@@ -29,7 +28,8 @@ from wqlab.measure.tasks import (
     timed_nodes,
     timed_scenario,
 )
-from wqlab.results import Lock, ResultsError, Run
+from wqlab.results.metrics import value
+from wqlab.results.model import Lock, ResultsError, Row, Run
 from wqlab.results.module import PREFIX, parse_row
 
 DATA = ROOT / "tests/data"
@@ -132,7 +132,7 @@ class TestLocks:
         pool = locks["&pool->lock"]
         assert pool.acquisitions > rows[0].values["items"] and pool.contentions > 0
         assert pool.hold_max_ns < pool.hold_total_ns and pool.wait_max_ns < pool.wait_total_ns
-        per_item = results.value(rows[0], "lock_acquisitions")
+        per_item = value(rows[0], "lock_acquisitions")
         assert per_item and 1 < per_item < 20
 
     def test_numbers(self) -> None:
@@ -148,9 +148,9 @@ class TestLocks:
         locks = parse_lock_stat(lines)
         assert locks["&pool->lock"] == Lock(22, 12, 400010, 2300, 20500, 1250, 21, 11)
         assert list(locks) == ["&pool->lock", "&pool->lock/1"]
-        row = results.Row("cache", "serial", values={"items": 4}, locks=locks)
-        assert results.value(row, "lock_acquisitions") == (22 + 6) / 4
-        assert results.value(row, "lock_hold_ns") == (400010 + 900) / 4
+        row = Row("cache", "serial", values={"items": 4}, locks=locks)
+        assert value(row, "lock_acquisitions") == (22 + 6) / 4
+        assert value(row, "lock_hold_ns") == (400010 + 900) / 4
 
     def test_none_is_an_error(self) -> None:
         lines = [text for text in log("lockstat-stock.log") if "pool->lock:" not in text]

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from wqlab.ground.places import ROOT
-from wqlab.results import ResultsError, Row, Run
+from wqlab.results.model import ResultsError, Row, Run
 from wqlab.results.module import MODES, SCOPES, parse_row, parse_words, rows_of, turned, words
 
 VALUES = {"threads": 2, "items": 100, "items_per_sec": 5000, "lost": 0, "twice": 0}

@@ -17,7 +17,8 @@ from wqlab.measure import validate
 from wqlab.measure.sim import published
 from wqlab.measure.sim.machine import find_machine
 from wqlab.measure.sim.published import Published, load_published
-from wqlab.results import Boot, Count, Results, Row, load
+from wqlab.results.file import load
+from wqlab.results.model import Boot, Count, Results, Row
 
 TABLES = {
     "before": Published(

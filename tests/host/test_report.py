@@ -33,7 +33,9 @@ from wqlab.ground import stats
 from wqlab.ground.places import ROOT
 from wqlab.report import compare, counts, figures, tables, terminal
 from wqlab.report.page import page, write
-from wqlab.results import METRICS, Build, Count, Results, Run, load, merge, save, value
+from wqlab.results.file import load, merge, save
+from wqlab.results.metrics import METRICS, value
+from wqlab.results.model import Build, Count, Results, Run
 
 SVG = "{http://www.w3.org/2000/svg}"
 RATIO = re.compile(r"([\d.]+) \[([\d.]+) - ([\d.]+)\]( \w+)?")

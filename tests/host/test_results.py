@@ -16,10 +16,12 @@ import jsonschema
 import pytest
 import results_schema
 
-from wqlab import results
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
-from wqlab.results import (
+from wqlab.results import file, host
+from wqlab.results.file import dumps, loads, merge
+from wqlab.results.metrics import counted, instructions, samples, wakeups_per_item
+from wqlab.results.model import (
     Boot,
     Build,
     Count,
@@ -31,18 +33,11 @@ from wqlab.results import (
     Results,
     ResultsError,
     Row,
-    counted,
-    dumps,
-    instructions,
-    loads,
-    merge,
-    samples,
-    wakeups_per_item,
 )
 
-SCHEMA = json.loads(results_schema.SCHEMA.read_text())
+SCHEMA = json.loads(results_schema.PATH.read_text())
 FILES = sorted((ROOT / "results").glob("*.json"))
-MACHINE = replace(results.this_machine(None), id="m1", load=0.5)
+MACHINE = replace(host.this_host(None), id="m1", load=0.5)
 VALUES = {"threads": 2, "items": 100, "items_per_sec": 5000, "lost": 0, "twice": 0}
 LOCKS = {"&pool->lock": Lock(300, 10, 2000, 50, 400, 60, 7, 8)}
 COUNTS = [
@@ -96,8 +91,8 @@ def whole() -> Results:
 
 def test_round_trip(whole: Results, tmp_path: Path) -> None:
     assert loads(dumps(whole)) == whole
-    results.save(whole, tmp_path / "new/file.json")
-    assert results.load(tmp_path / "new/file.json") == whole
+    file.save(whole, tmp_path / "new/file.json")
+    assert file.load(tmp_path / "new/file.json") == whole
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file.json"]
 
 
@@ -165,20 +160,20 @@ def test_not_results(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text(text)
     with pytest.raises(ResultsError, match=message) as error:
-        results.load(path)
+        file.load(path)
     assert str(error.value).startswith(f"{path}: ")
 
 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="No such file"):
-        results.load(tmp_path / "none.json")
+        file.load(tmp_path / "none.json")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ResultsError):
-        results.load(tmp_path / "binary")
+        file.load(tmp_path / "binary")
 
 
 def test_schema_is_that_of_the_dataclasses() -> None:
-    assert results_schema.SCHEMA.read_text() == results_schema.text(), (
+    assert results_schema.PATH.read_text() == results_schema.text(), (
         "python3 -m results_schema writes it anew"
     )
 
@@ -218,8 +213,8 @@ def test_schema_and_loader_refuse_the_same(whole: Results, path: list, value: ob
 def test_comments_are_descriptions() -> None:
     kinds = SCHEMA["$defs"]
     assert not [name for name in kinds if kinds[name]["description"].startswith(f"{name}(")]
-    machine, boot = kinds["Machine"]["properties"], kinds["Boot"]["properties"]
-    assert machine["governor"]["description"] == "of CPU frequency"
+    host, boot = kinds["Host"]["properties"], kinds["Boot"]["properties"]
+    assert host["governor"]["description"] == "of CPU frequency"
     described = boot["verdict"]["description"]
     assert described.startswith("fail: the guest said so") and described.endswith("passed count")
 
@@ -227,7 +222,7 @@ def test_comments_are_descriptions() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_stored_results(path: Path) -> None:
     """They are as save() writes them, too: a change to one is seen as such."""
-    found = results.load(path)
+    found = file.load(path)
     jsonschema.validate(json.loads(path.read_text()), SCHEMA)
     assert dumps(found) == path.read_text()
     assert any(boot.passed for boot in found.boots)
@@ -312,7 +307,7 @@ def test_kernel_of(tmp_path: Path) -> None:
         return tmp_path / name
 
     bench, locks = built("a"), built("b", flavour="lockstat", key="k2")
-    kernel = results.kernel_of("patched", "6.12.1+", [bench, locks])
+    kernel = host.kernel_of("patched", "6.12.1+", [bench, locks])
     assert (kernel.name, kernel.release, kernel.base, kernel.patches) == (
         *("patched", "6.12.1+"),
         *("6.12", 3),
@@ -321,22 +316,22 @@ def test_kernel_of(tmp_path: Path) -> None:
         Build("bench", "k1", "gcc 12", "00ff"),
         Build("lockstat", "k2", "gcc 12", "00ff"),
     ]
-    assert kernel.id == results.kernel_of("patched", "6.12.1+", [locks, bench]).id
-    assert kernel.id != results.kernel_of("patched", "6.12.1+", [bench]).id
+    assert kernel.id == host.kernel_of("patched", "6.12.1+", [locks, bench]).id
+    assert kernel.id != host.kernel_of("patched", "6.12.1+", [bench]).id
     for paths, message in (
         ([bench, bench], "same flavour"),
         ([bench, built("c", flavour="debug", version="6.12.2")], "not of one source"),
         ([tmp_path], "no build.json"),
     ):
         with pytest.raises(Problem, match=message):
-            results.kernel_of("patched", "6.12.1+", paths)
+            host.kernel_of("patched", "6.12.1+", paths)
 
 
 def test_qemu_line() -> None:
     command = ["/usr/bin/qemu-system-x86_64", "-smp", "2,cores=2", "-kernel", "/a b/c/bzImage"]
     command += ["-serial", "file:/a/console.log", "-append", "console=ttyS0 job=bench"]
     command += ["-chardev", "socket,id=qmp,path=/a/b/sock,fd=4"]
-    assert results.qemu_line(command) == (
+    assert host.qemu_line(command) == (
         "qemu-system-x86_64 -smp 2,cores=2 -kernel bzImage -serial file:console.log "
         "-append 'console=ttyS0 job=bench' -chardev socket,id=qmp,path=sock,fd=4"
     )
@@ -358,19 +353,19 @@ LSCPU = [  # two sockets of two cores with two threads, an LLC for each socket
     ],
 )
 def test_topology(cpus: tuple[int, ...], text: str) -> None:
-    assert results.topology(LSCPU, cpus) == text
+    assert host.topology(LSCPU, cpus) == text
 
 
 def test_without_lscpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """What could not be found out is null; the rest is there."""
-    monkeypatch.setattr(results, "_said", lambda *command: "")
-    machine = results.this_machine("QEMU")
+    monkeypatch.setattr(host, "_said", lambda *command: "")
+    machine = host.this_host("QEMU")
     assert machine.topology is None and machine.cpu_model and machine.cpus >= 1
 
 
 def test_this_machine() -> None:
-    machine = results.this_machine("QEMU")
+    machine = host.this_host("QEMU")
     assert machine.cpus >= 1 and machine.memory_mib > 0 and machine.cpu_model
     assert machine.topology and machine.topology.count(",") == 4
-    assert machine.id != results.this_machine(None).id
-    assert machine.id == results.this_machine("QEMU").id
+    assert machine.id != host.this_host(None).id
+    assert machine.id == host.this_host("QEMU").id

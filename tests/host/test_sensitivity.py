@@ -8,7 +8,8 @@ upside down.
 from wqlab.ground.places import ROOT
 from wqlab.measure.sim.machine import find_machine
 from wqlab.measure.sim.sensitivity import conclusions, lines, variants
-from wqlab.results import SCHEMA, Boot, Count, Kernel, Results, load
+from wqlab.results.file import load
+from wqlab.results.model import SCHEMA, Boot, Count, Kernel, Results
 
 MACHINE = find_machine("grace-72")
 

@@ -30,7 +30,9 @@ from wqlab.measure.sim.machine import COSTS, load_machine
 from wqlab.measure.sim.simulate import Measured, Symbols, counts, read_run
 from wqlab.measure.sim.simulate import counted as counted_calls
 from wqlab.measure.subjects import Subject, find_subject
-from wqlab.results import Results, Row, counted, load
+from wqlab.results.file import load
+from wqlab.results.metrics import counted
+from wqlab.results.model import Results, Row
 
 MACHINES = sorted((ROOT / "machines").glob("*.toml"))
 COSTLY = "".join(f"{name} = 1\n" for name in COSTS)

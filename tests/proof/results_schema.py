@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""wqlab/results/schema.json, the JSON Schema of results, made of the dataclasses of wqlab.results.
+"""wqlab/results/schema.json, the JSON Schema of results, made of the dataclasses of
+wqlab/results/model.py.
 
 python3 -m tests.proof.results_schema writes it; tests/host/test_results.py says when that is due.
 """
@@ -11,11 +12,13 @@ import typing
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal
 
-from wqlab import results
 from wqlab.ground.files import write_whole
 from wqlab.ground.places import ROOT
+from wqlab.results.file import to_text
+from wqlab.results.metrics import FIGURES
+from wqlab.results.model import SCHEMA, Results
 
-SCHEMA = ROOT / "wqlab/results/schema.json"
+PATH = ROOT / "wqlab/results/schema.json"
 NAMES = {int: "integer", float: "number", str: "string", bool: "boolean", types.NoneType: "null"}
 
 
@@ -77,9 +80,9 @@ def object_of(kind: type, known: dict[str, Any]) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     known: dict[str, Any] = {}
-    whole = object_of(results.Results, known)
-    whole["properties"]["schema"] = {"const": results.SCHEMA}
-    known["Count"]["properties"]["figures"]["propertyNames"] = {"enum": list(results.FIGURES)}
+    whole = object_of(Results, known)
+    whole["properties"]["schema"] = {"const": SCHEMA}
+    known["Count"]["properties"]["figures"]["propertyNames"] = {"enum": list(FIGURES)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Results of wqlab",
@@ -89,8 +92,8 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    return results.to_text(schema()) + "\n"
+    return to_text(schema()) + "\n"
 
 
 if __name__ == "__main__":
-    write_whole(SCHEMA, text())
+    write_whole(PATH, text())

@@ -14,7 +14,7 @@ from wqlab.guests.scenario import SHARD_CPUS
 from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.sim.machine import find_machine
 from wqlab.measure.sim.simulate import simulate
-from wqlab.results import Run
+from wqlab.results.model import Run
 
 CPUS = 32
 # what shards have in common, clusters are taken for

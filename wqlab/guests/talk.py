@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from wqlab.results import Verdict
+from wqlab.results.model import Verdict
 
 
 class Lost(Exception):

@@ -27,7 +27,7 @@ from wqlab.guests.scenario import Scenario, TopologyError, find_scenario, format
 from wqlab.guests.talk import Lost, Monitor, connected, follow
 from wqlab.kernels.arch import UML, Arch
 from wqlab.kernels.builddir import BuildDir
-from wqlab.results import Verdict
+from wqlab.results.model import Verdict
 
 CONSOLE_TAIL = 20  # lines of the console to show when a guest is lost
 COMPLAINT = re.compile(  # of the kernel

@@ -12,14 +12,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from wqlab import results
 from wqlab.ground.files import write_whole
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import say, side_by_side, time_left
 from wqlab.ground.text import plural
 from wqlab.guests.vm import Record
 from wqlab.kernels.options import output
-from wqlab.results import SCHEMA, Boot, Kernel, Layout, Machine, Results, ResultsError, Run, Section
+from wqlab.results.file import from_json, save
+from wqlab.results.host import made_by, qemu_line, this_host
+from wqlab.results.model import (
+    SCHEMA,
+    Boot,
+    Host,
+    Kernel,
+    Layout,
+    Results,
+    ResultsError,
+    Run,
+    Section,
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class Step:
 
     label: str
     kind: str  # those of the same kind take as long
-    host: Machine
+    host: Host
     kernel: Kernel
     make: Callable[[], Outcome]
     key: str = ""  # a name for all that the outcome depends on, by which it is kept
@@ -105,7 +116,7 @@ class Campaign:
         """`command` is what was typed. Outcomes that count are kept in the folder `keep`, and steps
         that have one there are not made. Results `before` stay in the file. With `must_begin`, it
         is the end if nothing has passed when a step fails."""
-        made = results.made(command)
+        made = made_by(command)
         self.before = before or Results(SCHEMA, [], [], [], [])
         if made not in self.before.made:
             self.before = replace(self.before, made=[*self.before.made, made])
@@ -158,7 +169,7 @@ class Campaign:
             return None
         file = self.keep / f"{step.key}.json"
         try:
-            return results.from_json(Outcome, file.read_text())
+            return from_json(Outcome, file.read_text())
         except OSError:
             return None
         except ResultsError:
@@ -194,7 +205,7 @@ class Campaign:
     def save(self, steps: Sequence[Step]) -> None:
         """In the file, which belongs to who called sudo."""
         new = [path for path in (self.out, *self.out.parents) if not path.exists()]
-        results.save(self.results(steps), self.out)
+        save(self.results(steps), self.out)
         if "SUDO_UID" in os.environ and "SUDO_GID" in os.environ:
             for path in new:
                 os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
@@ -214,13 +225,13 @@ def beside(steps: Iterable[Step], number: int) -> Iterator[tuple[Step, Outcome]]
 
 
 @cache
-def host(emulation: str | None) -> Machine:
+def host(emulation: str | None) -> Host:
     """This computer, as it measures kernels that are emulated like this."""
-    return results.this_machine(emulation)
+    return this_host(emulation)
 
 
 def blank(
-    host: Machine, kernel: Kernel, section: Section, runs: list[Run], number: int, **more: Any
+    host: Host, kernel: Kernel, section: Section, runs: list[Run], number: int, **more: Any
 ) -> Boot:
     """A boot before it is made; `more` is what else of Boot is known."""
     usual: dict[str, Any] = {"flavour": None, "scenario": None, "append": "", "seconds": None}
@@ -243,7 +254,7 @@ def read(boot: Boot, record: Record, figures: Callable[[list[str]], dict[str, An
         seconds=record.seconds,
         verdict=record.verdict,
         reason=record.reason,
-        qemu=results.qemu_line(record.command),
+        qemu=qemu_line(record.command),
     )
     done = attempt(how, lambda: figures(record.lines)) if how.passed else how
     return Outcome([done], record.seconds)

@@ -16,7 +16,9 @@ from pathlib import Path
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import run
-from wqlab.results import Build, Kernel, Machine, short_id, this_machine
+from wqlab.results import model
+from wqlab.results.host import short_id, this_host
+from wqlab.results.model import Build, Kernel
 
 SYSTEMS = ("Debian, Ubuntu", "Fedora", "openSUSE", "Arch")  # the columns of the file packages
 END_LIMIT = 10.0  # seconds for what takes no time
@@ -53,9 +55,9 @@ class Host:
         return f"virtual machine ({name or self.read('sys/class/dmi/id/sys_vendor') or 'unknown'})"
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> model.Host:
         """As results describe it."""
-        return this_machine(self.hypervisor)
+        return this_host(self.hypervisor)
 
     @property
     def kernel(self) -> Kernel:

@@ -13,7 +13,7 @@ from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import TIMED_OUT, Done, run, say
 from wqlab.measure.host import END_LIMIT, Host, deaf
-from wqlab.results import Row, Run
+from wqlab.results.model import Row, Run
 from wqlab.results.module import MEASURED, rows_of, turned, words
 
 MODULE = "test_workqueue"

@@ -41,7 +41,8 @@ from wqlab.measure import perf
 from wqlab.measure.campaign import Campaign, Step, add_out, blank, timed
 from wqlab.measure.host import Host, deaf
 from wqlab.measure.perf import Blind
-from wqlab.results import FIGURES, Count, Number, Perf, Results, Run, Value
+from wqlab.results.metrics import FIGURES
+from wqlab.results.model import Count, Number, Perf, Results, Run, Value
 
 FOLDER = ROOT / "loads"
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])

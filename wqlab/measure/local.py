@@ -48,7 +48,9 @@ from wqlab.measure.campaign import Campaign, Outcome, Step, add_out, blank, time
 from wqlab.measure.host import Host, put_back
 from wqlab.measure.insert import Instrument, build, check
 from wqlab.measure.perf import under_perf, watch
-from wqlab.results import SCHEMA, Boot, Kernel, Machine, Results, Run, Section, load
+from wqlab.results import model
+from wqlab.results.file import load
+from wqlab.results.model import SCHEMA, Boot, Kernel, Results, Run, Section
 from wqlab.results.module import MEASURED, MODES, words
 
 SIZES = [1, 2, 4, 8, 16, 32]
@@ -104,7 +106,7 @@ def plan(args: argparse.Namespace, cpus: int, sweeps: bool) -> list[Insert]:
     return found
 
 
-def begun(out: Path, machine: Machine, kernel: Kernel) -> Results:
+def begun(out: Path, machine: model.Host, kernel: Kernel) -> Results:
     """What is in the file to go on from."""
     old = load(out)
     if [m.id for m in old.machines] != [machine.id] or old.kernels != [kernel]:
@@ -129,7 +131,7 @@ class Making:
     """What it takes to make a run."""
 
     instrument: Instrument
-    machine: Machine
+    machine: model.Host
     kernel: Kernel
     parameter: Path | None  # for sizes of shards
     temporary: Path
@@ -260,7 +262,7 @@ def million(rate: float) -> str:
 # --- the command -------------------------------------------------------------------------
 
 
-def greet(host: Host, machine: Machine) -> None:
+def greet(host: Host, machine: model.Host) -> None:
     """Say what is measured on, and whether it is busy."""
     say(f"{machine.cpu_model}, {machine.topology}, {machine.emulation or 'bare metal'}")
     load = machine.load or 0

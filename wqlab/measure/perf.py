@@ -9,7 +9,7 @@ from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import Done, run
 from wqlab.ground.text import table
 from wqlab.measure.insert import INSERT_LIMIT, MODULE, Instrument
-from wqlab.results import Contention, Perf, Row, Run
+from wqlab.results.model import Contention, Perf, Row, Run
 
 LIMIT = 300.0  # seconds for perf to read what it has recorded
 CALLERS = 8  # of those that waited, the first ones

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wqlab import results
 from wqlab.ground.git import git_env
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import check, run, say
@@ -17,6 +16,8 @@ from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.options import names
 from wqlab.kernels.source import Source
+from wqlab.results.host import kernel_of
+from wqlab.results.model import Kernel
 
 NAMES = ("stock", "patched", "mainline")
 FLAVOUR = "bench"  # if no other is asked for
@@ -26,7 +27,7 @@ FLAVOUR = "bench"  # if no other is asked for
 class Subject:
     """A kernel to measure, built in one or more flavours."""
 
-    described: results.Kernel
+    described: Kernel
     builds: dict[str, BuildDir]  # by flavour
 
     @property
@@ -41,7 +42,7 @@ class Subject:
 def find_subject(name: str, paths: list[Path]) -> Subject:
     """A kernel from the directories of its flavours."""
     kernels = [find_build(path) for path in paths]
-    described = results.kernel_of(name, kernels[0].release, paths)
+    described = kernel_of(name, kernels[0].release, paths)
     flavours = (str(build.flavour) for build in described.builds)
     return Subject(described, dict(zip(flavours, kernels, strict=True)))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
-from wqlab import results
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import CORES
@@ -17,7 +16,9 @@ from wqlab.guests.scenario import Scenario, find_scenario, format_pods, load_sce
 from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.campaign import Outcome, Step, blank, host, read
 from wqlab.measure.subjects import FLAVOUR, Subject
-from wqlab.results import Layout, Lock, Machine, ResultsError, Row, Run, Section
+from wqlab.results.host import short_id
+from wqlab.results.metrics import POOL_LOCK
+from wqlab.results.model import Host, Layout, Lock, ResultsError, Row, Run, Section
 from wqlab.results.module import MEASURED, rows_of, words
 
 COUNTED_BOOTS = 5
@@ -135,9 +136,9 @@ class Trial:
     def build(self) -> BuildDir:
         return self.kernel.builds[self.flavour]
 
-    def step(self, its_host: Machine, out: Path) -> Step:
+    def step(self, its_host: Host, out: Path) -> Step:
         """The boot as a step of a campaign; files in `out`."""
-        key = results.short_id(
+        key = short_id(
             its_host.id,
             self.kernel.key(self.flavour),
             self.scenario,
@@ -156,7 +157,7 @@ class Trial:
             key=f"{self.part}-{self.kernel.name}-{key}-{self.number}",
         )
 
-    def boot(self, its_host: Machine, out: Path) -> Outcome:
+    def boot(self, its_host: Host, out: Path) -> Outcome:
         """Measure."""
         commands = "".join(f"{words(run)}\n" for run in self.runs)
         options = BootOptions(append=self.append, commands=commands)
@@ -279,8 +280,8 @@ def rows_of_boot(lines: list[str], runs: list[Run], flavour: str) -> list[Row]:
     for run, (_, said, locks) in zip(runs, found, strict=True):
         for row in rows_of(run, said):
             if flavour == "lockstat" and not row.missing:
-                if not any(name.partition("/")[0] == results.POOL_LOCK for name in locks or {}):
-                    raise ResultsError(f"scope {row.scope}: nothing about {results.POOL_LOCK}")
+                if not any(name.partition("/")[0] == POOL_LOCK for name in locks or {}):
+                    raise ResultsError(f"scope {row.scope}: nothing about {POOL_LOCK}")
                 row = replace(row, locks=locks)
             all_rows.append(row)
     if all(row.missing for row in all_rows):

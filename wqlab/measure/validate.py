@@ -20,7 +20,8 @@ from wqlab.measure.sim import SIZE, Simulation, add_costs, measure
 from wqlab.measure.sim.emulator import emulator
 from wqlab.measure.sim.published import Published, load_published
 from wqlab.measure.subjects import build_subject
-from wqlab.results import Results, Run, counted, samples
+from wqlab.results.metrics import counted, samples
+from wqlab.results.model import Results, Run
 
 ENOUGH = 0.25  # error of a ratio up to which it counts as predicted
 

@@ -30,7 +30,7 @@ def write_report(files: Sequence[Path], out: Path) -> None:
     """Print the tables of these results, and write the report."""
     os.environ.setdefault("MPLCONFIGDIR", str(CACHE / "matplotlib"))  # what it knows of fonts
     from wqlab.report import page, terminal
-    from wqlab.results import load, merge
+    from wqlab.results.file import load, merge
 
     out = out.resolve()
     page.is_replaceable(out)

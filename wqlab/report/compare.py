@@ -15,21 +15,8 @@ from wqlab.ground import stats
 from wqlab.ground.stats import Ratio
 from wqlab.ground.text import plural
 from wqlab.guests.scenario import SCOPES
-from wqlab.results import (
-    FIGURES,
-    METRICS,
-    Boot,
-    Kernel,
-    Machine,
-    Metric,
-    Results,
-    Row,
-    Run,
-    Section,
-    counted,
-    samples,
-    wakeups_per_item,
-)
+from wqlab.results.metrics import FIGURES, METRICS, Metric, counted, samples, wakeups_per_item
+from wqlab.results.model import Boot, Host, Kernel, Results, Row, Run, Section
 from wqlab.results.module import words
 
 RANKS = ("p50", "p90", "p95", "p99", "p999", "max")
@@ -102,14 +89,14 @@ def compare(
     return Compared(new[0], old[0], metric, ratio) if ratio else None
 
 
-def machine_line(machine: Machine) -> str:
+def machine_line(machine: Host) -> str:
     """One line that goes with every table and figure."""
     return (
         f"{machine.cpu_model}, {plural(machine.cpus, 'CPU')}, {machine.emulation or 'bare metal'}"
     )
 
 
-def same_host(one: Machine, other: Machine) -> bool:
+def same_host(one: Host, other: Host) -> bool:
     """The same but for emulation, and for a little memory: kernels leave more or less of it."""
     memory, others = one.memory_mib or 0, other.memory_mib or 0
     return abs(memory - others) <= 0.02 * memory and all(
@@ -118,9 +105,9 @@ def same_host(one: Machine, other: Machine) -> bool:
     )
 
 
-def hosts(results: Results) -> list[list[Machine]]:
+def hosts(results: Results) -> list[list[Host]]:
     """The machines by the host that they are on, in the order of the file."""
-    found: list[list[Machine]] = []
+    found: list[list[Host]] = []
     for machine in results.machines:
         for machines in found:
             if same_host(machines[0], machine):
@@ -131,7 +118,7 @@ def hosts(results: Results) -> list[list[Machine]]:
     return found
 
 
-def same_machine(results: Results, key: str) -> Machine:
+def same_machine(results: Results, key: str) -> Host:
     """The first machine that is the same as the one with this id."""
     machine = results.machine(key)
     return next(
@@ -161,7 +148,7 @@ class Comparable:
     """Boots of one section, on the same machine, with the same parameters."""
 
     results: Results = field(repr=False)
-    machine: Machine
+    machine: Host
     section: Section
     scenario: str | None
     append: str | None
@@ -486,7 +473,7 @@ class Series(Generic[P]):
         return self.first.results
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> Host:
         return self.first.machine
 
     @cached_property

@@ -14,7 +14,8 @@ from wqlab.report.tables import (
     short_label,
     spread,
 )
-from wqlab.results import FIGURES, Count, Section
+from wqlab.results.metrics import FIGURES
+from wqlab.results.model import Count, Section
 from wqlab.results.module import words
 
 PLACES = 10  # functions to show

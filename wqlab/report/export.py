@@ -16,19 +16,9 @@ from typing import TextIO
 
 from wqlab.ground.problem import OK
 from wqlab.kernels.options import existing
-from wqlab.results import (
-    FIGURES,
-    METRICS,
-    Boot,
-    Number,
-    Results,
-    ResultsError,
-    Run,
-    instructions,
-    load,
-    merge,
-    value,
-)
+from wqlab.results.file import load, merge
+from wqlab.results.metrics import FIGURES, METRICS, instructions, value
+from wqlab.results.model import Boot, Number, Results, ResultsError, Run
 from wqlab.results.module import words
 
 

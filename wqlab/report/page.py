@@ -25,7 +25,8 @@ from wqlab.report.compare import (
 )
 from wqlab.report.figures import Drawing
 from wqlab.report.tables import Table
-from wqlab.results import Machine, Results, Section, dumps
+from wqlab.results.file import dumps
+from wqlab.results.model import Host, Results, Section
 
 TEMPLATE = "page.html.j2"
 
@@ -109,7 +110,7 @@ class Page:
         self.drawings += found
         return found
 
-    def host(self, machines: Sequence[Machine]) -> Chapter:
+    def host(self, machines: Sequence[Host]) -> Chapter:
         """All that was measured on one host."""
 
         def of(*sections: Section) -> list[Panel]:

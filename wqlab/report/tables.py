@@ -27,7 +27,8 @@ from wqlab.report.compare import (
     panels,
     rank_name,
 )
-from wqlab.results import METRICS, Build, Machine, Metric, Results, Section
+from wqlab.results.metrics import METRICS, Metric
+from wqlab.results.model import Build, Host, Results, Section
 from wqlab.results.module import words
 
 
@@ -456,17 +457,17 @@ def qemu_table(results: Results) -> Table | None:
     return Table("QEMU's command line", columns, rows, words=3) if rows else None
 
 
-def loads(machines: Sequence[Machine]) -> str:
+def loads(machines: Sequence[Host]) -> str:
     """Load averages when measuring began."""
     found = sorted({machine.load for machine in machines if machine.load is not None})
     return ", ".join(f"{load:g}" for load in found) or recorded(None)
 
 
-def where(machine: Machine) -> str:
+def where(machine: Host) -> str:
     return f"in {machine.emulation}" if machine.emulation else "on bare metal"
 
 
-def machine_facts(machines: Sequence[Machine]) -> dict[str, str]:
+def machine_facts(machines: Sequence[Host]) -> dict[str, str]:
     """One host, and what was measured on it."""
     one = machines[0]
     emulated = all((machine.emulation or "").startswith("QEMU") for machine in machines)

@@ -34,7 +34,7 @@ from wqlab.report.tables import (
     throughput_table,
     time_tables,
 )
-from wqlab.results import Results
+from wqlab.results.model import Results
 
 
 def render(table: Table) -> list[str]:

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 
-from wqlab.results import ResultsError, Row, Run, Value
+from wqlab.results.model import ResultsError, Row, Run, Value
 
 PREFIX = "test_workqueue: "
 MODES = ("serial", "burst", "fanout", "sleep", "chain")  # that measure

@@ -30,7 +30,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from wqlab import results
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK, Problem, Usage
 from wqlab.ground.text import plural
@@ -53,7 +52,8 @@ from wqlab.measure.load import LOADS
 from wqlab.measure.sim.emulator import emulator
 from wqlab.measure.sim.machine import Machine, find_machine
 from wqlab.measure.sim.simulate import boot as simulated
-from wqlab.results import Boot
+from wqlab.results.host import kernel_of
+from wqlab.results.model import Boot
 
 KINDS: dict[str, Kind] = {
     kind.section: kind for kind in (COSTS, HOTPLUG, IRQSOFF, PEAKS, RECLAIM, WAKEUPS)
@@ -128,7 +128,7 @@ def emulation(kind: Kind, kernel: BuildDir, scenario: Scenario) -> str:
 def plan(kind: Kind, args: argparse.Namespace) -> list[Step]:
     """The boots in the order in which they are made, kernels in turn."""
     described = {
-        name: results.kernel_of(name, kernel.release, [kernel.path]) for name, kernel in args.kernel
+        name: kernel_of(name, kernel.release, [kernel.path]) for name, kernel in args.kernel
     }
     steps = []
     for scenario in args.scenario or [find_scenario(name) for name in kind.machines]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from wqlab.guests.scenario import Scenario
 from wqlab.guests.vm import sections
 from wqlab.measure.counts.kind import Kind
-from wqlab.results import Count, Number, ResultsError, Run
+from wqlab.results.model import Count, Number, ResultsError, Run
 from wqlab.results.module import parse_words, rows_of, words
 
 # The runs of guest/jobs/wakeups, with more items.

@@ -8,7 +8,7 @@ from wqlab.ground.problem import Problem
 from wqlab.guests.scenario import Scenario
 from wqlab.measure.counts.calls import calls
 from wqlab.measure.counts.kind import Kind
-from wqlab.results import Count
+from wqlab.results.model import Count
 
 BOOT = "workqueue_init_topology"
 ONLINE = "workqueue_online_cpu"

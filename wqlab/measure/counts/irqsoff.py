@@ -7,7 +7,7 @@ import re
 from wqlab.ground.problem import Problem
 from wqlab.guests.scenario import Scenario
 from wqlab.measure.counts.kind import Kind
-from wqlab.results import Count
+from wqlab.results.model import Count
 
 # Of guest/wqcrowd, in order
 STEPS = ("queue", "cancel", "end", "queue", "raise", "lower", "end")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wqlab.guests.scenario import Scenario
 from wqlab.guests.vm import Record
-from wqlab.results import Count, Run, Section
+from wqlab.results.model import Count, Run, Section
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from wqlab.measure.load import FOLDER, PATH, Load, assignments, counts_of
 from wqlab.measure.sim.machine import Machine
 from wqlab.measure.sim.simulate import Symbols, Took, locks_of
 from wqlab.measure.sim.simulate import boot as simulated
-from wqlab.results import Count, Run
+from wqlab.results.model import Count, Run
 
 # What programs look for
 FILES = {

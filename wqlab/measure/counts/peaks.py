@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wqlab.guests.scenario import Cpus, Scenario, format_cpulist
 from wqlab.guests.vm import sections
 from wqlab.measure.counts.kind import Kind
-from wqlab.results import Count, ResultsError, Run
+from wqlab.results.model import Count, ResultsError, Run
 from wqlab.results.module import PREFIX, rows_of, words
 
 MACHINES = ("nodes-1", "nodes-2", "nodes-4", "nodes-8", "nodes-4-cpuless", "nodes-4-memoryless")

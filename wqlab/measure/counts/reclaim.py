@@ -6,7 +6,7 @@ import re
 from wqlab.ground.problem import Problem
 from wqlab.guests.scenario import Scenario
 from wqlab.measure.counts.kind import Kind
-from wqlab.results import Count
+from wqlab.results.model import Count
 
 SECS = 10
 LINE = re.compile(r"reclaim (\d+) ([\d.]+)")

@@ -13,7 +13,8 @@ from wqlab.ground.problem import Problem
 from wqlab.guests.scenario import Scenario
 from wqlab.guests.vm import sections
 from wqlab.measure.counts.kind import Kind
-from wqlab.results import OTHER, Count, Run
+from wqlab.results.metrics import OTHER
+from wqlab.results.model import Count, Run
 from wqlab.results.module import parse_words
 
 sys.path.insert(0, str(ROOT / "tools/workqueue"))

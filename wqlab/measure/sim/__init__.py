@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from wqlab import results
 from wqlab.ground.files import remove
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK, Usage
@@ -30,7 +29,8 @@ from wqlab.measure.sim.sensitivity import lines as sensitivity
 from wqlab.measure.sim.sensitivity import variants
 from wqlab.measure.sim.simulate import Measured, counts, simulate
 from wqlab.measure.subjects import FLAVOUR, Subject, add_kernels, build_subject, sources
-from wqlab.results import Boot, Results, Run
+from wqlab.results.host import qemu_line, short_id
+from wqlab.results.model import Boot, Results, Run
 from wqlab.results.module import MEASURED, MODES, parse_words, words
 
 ITEMS, WARMUP, REPEAT = 60, 20, 3
@@ -62,7 +62,7 @@ class Simulation:
     def step(self, plugin: Path) -> Step:
         its_host = host(self.machine.emulation)
         size = f", size {self.size}" if self.size else ""
-        key = results.short_id(
+        key = short_id(
             its_host.id,
             self.kernel.key(FLAVOUR),
             self.machine.scenario,
@@ -84,7 +84,7 @@ class Simulation:
     def make(self, out: Path) -> Outcome:
         kernel = self.kernel.builds[FLAVOUR]
         measured, record = simulate(kernel, self.machine, self.runs, out, self.append)
-        boots = self.boots(measured, results.qemu_line(record.command))
+        boots = self.boots(measured, qemu_line(record.command))
         remove(out)
         return Outcome(boots, record.seconds)
 

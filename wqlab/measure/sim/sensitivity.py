@@ -7,7 +7,8 @@ from itertools import combinations
 
 from wqlab.ground.text import table
 from wqlab.measure.sim.machine import Machine
-from wqlab.results import Results, counted
+from wqlab.results.metrics import counted
+from wqlab.results.model import Results
 
 FACTORS = (0.5, 2.0)
 Of = tuple[str, str]  # a kernel and a scope

@@ -19,7 +19,7 @@ from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.sim.emulator import ACCEL, with_plugin
 from wqlab.measure.sim.machine import Machine
 from wqlab.measure.tasks import parse_runs
-from wqlab.results import Count, Number, Row, Run
+from wqlab.results.model import Count, Number, Row, Run
 from wqlab.results.module import rows_of, words
 
 # Moves or acquisitions per item, to be stored: in all, and of one function
