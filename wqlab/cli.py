@@ -31,10 +31,8 @@ COMMANDS = {
     ),
     "sim": ("measure.sim", "measure kernels on a machine with many CPUs, in simulated time"),
     "validate": ("measure.validate", "simulate what others have measured, and compare"),
-    "picture": ("report.picture", "draw a machine and the pods of each affinity scope"),
     "series": ("series", "get a base's source; have its series as commits, patches or mails"),
-    "report": ("report", "make tables and a page of results"),
-    "export": ("report.export", "write results as CSV or as benchstat's text"),
+    "report": ("report", "make tables and a page of results, or draw a machine and its pods"),
 }
 
 # The task of scripts/setup that a command needs, if not `bench`. Of these only `sim` takes Python

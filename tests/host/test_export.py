@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""wqlab export: every figure of the boots that passed, in forms that other programs read.
+"""wqlab report --csv and --benchstat: every figure of the boots that passed, in forms that other programs read.
 
 benchstat (golang.org/x/perf) was seen to read the text. Seen failing: with a configuration that
 stays from the kernel before, with spaces in the name of a benchmark, and with parameters left
@@ -16,19 +16,20 @@ from pathlib import Path
 import made_results
 import pytest
 
+from wqlab import report
 from wqlab.ground.places import ROOT
-from wqlab.report import export
+from wqlab.ground.problem import Problem
 from wqlab.results.file import load, save
 from wqlab.results.metrics import counted, samples
-from wqlab.results.model import Results, ResultsError
+from wqlab.results.model import Results
 
 TWO = made_results.results({"stock": 1.0, "patched": 2.0}, boots=3, lost=1, icount=True, locks=True)
 
 
 def call(capsys: pytest.CaptureFixture, form: str, *files: Path) -> str:
     parser = argparse.ArgumentParser()
-    export.add_options(parser)
-    assert export.command(parser.parse_args([f"--format={form}", *map(str, files)])) == 0
+    report.add_options(parser)
+    assert report.command(parser.parse_args([f"--{form}", *map(str, files)])) == 0
     return capsys.readouterr().out
 
 
@@ -122,5 +123,5 @@ def test_stored_results(capsys: pytest.CaptureFixture, path: Path) -> None:
 
 def test_nothing_to_export(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     save(made_results.results({"stock": 1.0}, boots=1, lost=1), tmp_path / "file.json")
-    with pytest.raises(ResultsError, match="no boot has passed"):
+    with pytest.raises(Problem, match="no boot has passed"):
         call(capsys, "csv", tmp_path / "file.json")

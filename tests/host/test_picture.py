@@ -130,7 +130,7 @@ def test_shares() -> None:
 def test_bad_input(words: list[str | Path], status: int, says: str, tmp_path: Path) -> None:
     out = tmp_path / "out.svg"
     done = subprocess.run(
-        [sys.executable, "-m", "wqlab", "picture", *words, "-o", out],
+        [sys.executable, "-m", "wqlab", "report", "--pods", *words, "-o", out],
         check=False,
         capture_output=True,
         text=True,

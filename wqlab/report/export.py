@@ -1,24 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Write the figures of all boots that passed to stdout, for other programs.
+"""The figures of all boots that passed, for other programs: as CSV, and as benchstat's text."""
 
-csv        one line for each figure, under a head
-benchstat  the text format of Go's benchmarks; `benchstat -col kernel FILE` compares
-           the kernels in it
-"""
-
-import argparse
 import csv
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TextIO
 
-from wqlab.ground.problem import OK
-from wqlab.kernels.options import existing
-from wqlab.results.file import load, merge
 from wqlab.results.metrics import FIGURES, METRICS, instructions, value
-from wqlab.results.model import Boot, Number, Results, ResultsError, Run
+from wqlab.results.model import Boot, Number, Results, Run
 from wqlab.results.module import words
 
 
@@ -120,20 +109,3 @@ def write_benchstat(results: Results, out: TextIO) -> None:
 
 def unit(key: str) -> str:
     return "items/s" if key == "items_per_sec" else key.replace("_", "-")
-
-
-FORMATS = {"csv": write_csv, "benchstat": write_benchstat}
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=FORMATS, default="csv", help="(csv)")
-    parser.add_argument("files", nargs="+", type=existing, metavar="FILE", help="results, JSON")
-
-
-def command(args: argparse.Namespace) -> int:
-    files: list[Path] = args.files
-    results = merge(map(load, files))
-    if not any(boot.passed for boot in results.boots):
-        raise ResultsError("no boot has passed: there is nothing to export")
-    FORMATS[args.format](results, sys.stdout)
-    return OK

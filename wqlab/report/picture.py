@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Draw a machine: its CPUs by node, last-level cache and core, and the pods of each affinity scope.
+"""A machine, drawn: its CPUs by node, cache and core, and the pods of each affinity scope."""
 
-DUMP is what wq_dump.py has printed, with --json or without. Given what `wq_verify.py --json` has,
-too, the first rows have which CPUs really share a node, a last-level cache, a cluster and a core.
-Given what `wq_contention.py --json` has, the last row has the pools of a workqueue, the darker the
-more often their lock was waited for. Writes one SVG, to stdout if no file is named.
-"""
-
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from wqlab.ground.files import write_whole
-from wqlab.ground.problem import OK, Problem, Usage
+from wqlab.ground.problem import Problem, Usage
 from wqlab.guests.dump import Dump, parse_dump
 from wqlab.guests.scenario import Pods, format_cpulist
-from wqlab.kernels.options import existing
 from wqlab.report.figures import FAINT, INK, PAPER, STYLE, on_paper, tidy
 
 LEVELS = {"node": "Node", "llc": "LLC", "cluster": "Cluster", "core": "Core"}
@@ -173,30 +165,18 @@ def draw(
     return on_paper(tidy(out.getvalue(), "machine", title, about))
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", type=existing, metavar="DUMP", help="output of wq_dump.py")
-    parser.add_argument(
-        "--contention", type=existing, metavar="JSON", help="output of wq_contention.py --json"
-    )
-    parser.add_argument(
-        "--shared", type=existing, metavar="JSON", help="output of wq_verify.py --json"
-    )
-    parser.add_argument(
-        "--workqueue", default="writeback", metavar="NAME", help="whose pools to show (writeback)"
-    )
-    parser.add_argument("-o", dest="out", type=Path, metavar="SVG", help="the file to write")
-
-
-def command(args: argparse.Namespace) -> int:
-    dump = parse_dump(args.dump.read_text(errors="replace"))
-    if args.workqueue not in dump.pool_of:
-        known = ", ".join(sorted(dump.pool_of))
-        raise Usage(f"no unbound workqueue {args.workqueue!r} in {args.dump}: there are {known}")
-    waited = shares(args.contention.read_text()) if args.contention else None
-    shared = levels(args.shared.read_text()) if args.shared else None
-    svg = draw(dump, waited, args.workqueue, shared)
-    if args.out:
-        write_whole(args.out, svg)
+def write_picture(
+    dump: Path, shared: Path | None, contention: Path | None, workqueue: str, out: Path | None
+) -> None:
+    """Draw what wq_dump.py has printed, with what wq_verify.py and wq_contention.py have, to a
+    file or stdout. Problem if one of them is not that, Usage if there is no such workqueue."""
+    found = parse_dump(dump.read_text(errors="replace"))
+    if workqueue not in found.pool_of:
+        known = ", ".join(sorted(found.pool_of))
+        raise Usage(f"no unbound workqueue {workqueue!r} in {dump}: there are {known}")
+    waited = shares(contention.read_text()) if contention else None
+    svg = draw(found, waited, workqueue, levels(shared.read_text()) if shared else None)
+    if out:
+        write_whole(out, svg)
     else:
         sys.stdout.write(svg)
-    return OK
