@@ -18,7 +18,7 @@ from wqlab.ground.problem import Problem
 from wqlab.guests.dump import Dump, parse_dump
 from wqlab.guests.scenario import Pods
 from wqlab.report import picture
-from wqlab.report.figures import SVG
+from wqlab.report.canvas import SVG
 
 LOG = ROOT / "tests/data/wq_dump-two-nodes-4x11.log"
 

@@ -5,35 +5,29 @@ A ratio is the ratio of two medians over the boots. It is called a difference on
 95 % interval excludes 1.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Literal
 
 from wqlab.ground import stats
 from wqlab.ground.stats import Ratio
 from wqlab.ground.text import plural
 from wqlab.guests.scenario import SCOPES
+from wqlab.report.labels import (
+    MODES,
+    hosts,
+    kernel_label,
+    kernel_pairs,
+    machine_line,
+    ordered_kernels,
+    same_machine,
+)
 from wqlab.results.metrics import FIGURES, METRICS, Metric, counted, samples, wakeups_per_item
-from wqlab.results.model import Boot, Host, Kernel, Results, Row, Run, Section
+from wqlab.results.model import Boot, Host, Results, Row, Run, Section
 from wqlab.results.module import words
 
-RANKS = ("p50", "p90", "p95", "p99", "p999", "max")
-TIMES = {"queue": "queue_work() took", "start": "from queue_work() to the start of the item"}
-MODES = {
-    "serial": "one item in flight for each producer",
-    "burst": "a window of items in flight for each producer",
-    "fanout": "few producers, their items queued on all CPUs in turn",
-    "sleep": "items that sleep",
-    "chain": "items that queue themselves again",
-}
-LOCKS = ("lock_acquisitions", "lock_contentions", "lock_hold_ns", "lock_wait_ns")
-# New against old, in the order of the report
-PAIRS = (("patched", "stock"), ("mainline", "stock"), ("patched", "mainline"))
-DEFAULT_SCOPES = {"stock": "cache", "patched": "cache_shard", "mainline": "cache_shard"}
 PER_ITEM = "wakeups_per_item"  # which is not in the file, but follows from what is
-WITH_CORES = re.compile(r"-cores-\d+$")  # of the name of a machine that is a part of one
 PARTS = {"reason", "of"}  # labels of what is a part of something else that was counted
 CHANCE = 1 - stats.LEVEL  # of an interval to exclude the truth
 
@@ -87,49 +81,6 @@ def compare(
     """New against old, each with its name; None where there is no ratio."""
     ratio = _ratio(tuple(new[1]), tuple(old[1]))
     return Compared(new[0], old[0], metric, ratio) if ratio else None
-
-
-def machine_line(machine: Host) -> str:
-    """One line that goes with every table and figure."""
-    return (
-        f"{machine.cpu_model}, {plural(machine.cpus, 'CPU')}, {machine.emulation or 'bare metal'}"
-    )
-
-
-def same_host(one: Host, other: Host) -> bool:
-    """The same but for emulation, and for a little memory: kernels leave more or less of it."""
-    memory, others = one.memory_mib or 0, other.memory_mib or 0
-    return abs(memory - others) <= 0.02 * memory and all(
-        getattr(one, name) == getattr(other, name)
-        for name in ("cpu_model", "cpus", "system", "topology")
-    )
-
-
-def hosts(results: Results) -> list[list[Host]]:
-    """The machines by the host that they are on, in the order of the file."""
-    found: list[list[Host]] = []
-    for machine in results.machines:
-        for machines in found:
-            if same_host(machines[0], machine):
-                machines.append(machine)
-                break
-        else:
-            found.append([machine])
-    return found
-
-
-def same_machine(results: Results, key: str) -> Host:
-    """The first machine that is the same as the one with this id."""
-    machine = results.machine(key)
-    return next(
-        other
-        for other in results.machines
-        if same_host(other, machine) and other.emulation == machine.emulation
-    )
-
-
-def rank_name(rank: str) -> str:
-    return rank.replace("p999", "p99.9")
 
 
 # Of test_workqueue, and how they are shown.
@@ -353,36 +304,6 @@ class Counted(Comparable):
         ]
 
 
-def ordered_kernels(results: Results) -> list[Kernel]:
-    order = ["stock", "patched", "mainline"]
-    return sorted(
-        results.kernels, key=lambda k: order.index(k.name) if k.name in order else len(order)
-    )
-
-
-def kernel_label(results: Results, key: str) -> str:
-    """The name of a kernel, with what is needed to tell it from others of that name."""
-    kernel = results.kernel(key)
-    same = [k for k in results.kernels if k.name == kernel.name]
-    if len(same) == 1:
-        return kernel.name
-    if len({k.release for k in same}) == len(same):
-        return f"{kernel.name} {kernel.release}"
-    return kernel.id
-
-
-def kernel_pairs(kernels: Sequence[Kernel]) -> list[tuple[str, str]]:
-    pairs = [
-        (new.id, old.id)
-        for left, right in PAIRS
-        for new in kernels
-        for old in kernels
-        if (new.name, old.name) == (left, right)
-    ]
-    found = [k for k in kernels if k.name not in DEFAULT_SCOPES]
-    return pairs + [(k.id, found[0].id) for k in found[1:]]
-
-
 def _alike(results: Results, boot: Boot) -> tuple:
     """Boots can be compared where this is the same."""
     machine = same_machine(results, boot.machine)
@@ -452,150 +373,4 @@ def counted_panels(results: Results, *sections: Section) -> list[Counted]:
             boots,
         )
         for boots in found.values()
-    ]
-
-
-P = TypeVar("P", bound=Comparable)
-
-
-@dataclass(frozen=True)
-class Series(Generic[P]):
-    """Panels that differ in one number only."""
-
-    panels: list[P]  # by that number
-
-    @property
-    def first(self) -> P:
-        return self.panels[0]
-
-    @property
-    def results(self) -> Results:
-        return self.first.results
-
-    @property
-    def machine(self) -> Host:
-        return self.first.machine
-
-    @cached_property
-    def kernels(self) -> list[str]:
-        """Ids, in the order of the report."""
-        seen = {key for panel in self.panels for key in panel.by_kernel}
-        return [k.id for k in ordered_kernels(self.results) if k.id in seen]
-
-
-@dataclass(frozen=True)
-class Sweep(Series[Panel]):
-    """Panels that differ in the shard size only."""
-
-    @cached_property
-    def scopes(self) -> list[str]:
-        return [s for s in SCOPES if any(s in panel.scopes for panel in self.panels)]
-
-    @cached_property
-    def n(self) -> str:
-        counts = {panel.n for panel in self.panels}
-        what = self.first.unit
-        numbers = [len(b) for panel in self.panels for b in panel.by_kernel.values()]
-        if len(counts) == 1:
-            n = counts.pop()
-            return f"{n} and size" if " of " in n else f"{n} of each size"
-        return f"n = {min(numbers)} to {max(numbers)} {what}s of each kernel and size"
-
-    @cached_property
-    def about(self) -> str:
-        return "; ".join([self.n, *self.first.about.split("; ")[1:]])
-
-
-def sweeps(results: Results) -> list[Sweep]:
-    found: dict[tuple, list[Panel]] = {}
-    for panel in panels(results, "sizes"):
-        if panel.size is not None:
-            runs = tuple(words(run) for run in panel.boots[0].runs)
-            key = (panel.machine.id, panel.scenario, panel.mode, runs)
-            found.setdefault(key, []).append(panel)
-    return [Sweep(sorted(group, key=lambda panel: panel.size or 0)) for group in found.values()]
-
-
-# Numbers that a load is made with, and how the axis is called that they are on
-OVER = {"threads": "CPUs, with a producer each", "max_active": "max_active (items, log)"}
-
-
-@dataclass(frozen=True)
-class Scaling(Series[Counted]):
-    """Counts of section sim that differ in one number of OVER: with that of the producers goes
-    the number of CPUs."""
-
-    over: str
-
-    @cached_property
-    def scopes(self) -> list[str]:
-        return list(dict.fromkeys(scope for panel in self.panels for scope in panel.groups))
-
-    @property
-    def whole(self) -> str:
-        """The machine, or that which the others are parts of."""
-        return _whole(self.first, self.over)
-
-    @property
-    def about(self) -> str:
-        run = self.first.boots[0].runs[0]
-        same = {key: value for key, value in run.items() if key not in (self.over, "scopes")}
-        return f"{self.first.n} and point; {words(same)}; simulated"
-
-    def figures(self, kernel: str, scope: str, metric: str) -> dict[int, list[float]]:
-        """By the number."""
-        return self._by_number(kernel, scope, lambda panel: panel.figures(kernel, scope, metric))
-
-    def at_place(
-        self, kernel: str, scope: str, of: str, place: str, metric: str
-    ) -> dict[int, list[float]]:
-        """Of a part of what was counted, by the number."""
-        return self._by_number(
-            kernel, scope, lambda panel: panel.at_place(kernel, scope, of, place, metric)
-        )
-
-    def places(self, scope: str, of: str, metric: str, most: int) -> list[str]:
-        """Those that have most of the figure somewhere."""
-        found: dict[str, float] = {}
-        for panel in self.panels:
-            for kernel in panel.by_kernel:
-                for place in panel.places(scope, of):
-                    values = panel.at_place(kernel, scope, of, place, metric)
-                    found[place] = max(found.get(place, 0), *values, 0)
-        return sorted(found, key=found.__getitem__, reverse=True)[:most]
-
-    def _by_number(
-        self, kernel: str, scope: str, figures: Callable[[Counted], list[float]]
-    ) -> dict[int, list[float]]:
-        found = {
-            _number(panel, self.over): figures(panel)
-            for panel in self.panels
-            if kernel in panel.by_kernel and scope in panel.groups
-        }
-        return {number: values for number, values in found.items() if values}
-
-
-def _number(panel: Counted, over: str) -> int:
-    return int(str(panel.boots[0].runs[0].get(over, 0)))
-
-
-def _whole(panel: Counted, over: str) -> str:
-    return WITH_CORES.sub("", panel.where) if over == "threads" else panel.where
-
-
-def scalings(results: Results) -> list[Scaling]:
-    """From three numbers on."""
-    found: dict[tuple, list[Counted]] = {}
-    simulated = counted_panels(results, "sim")
-    for over in OVER:
-        for panel in simulated:
-            run = panel.boots[0].runs[0]
-            same = words({key: value for key, value in run.items() if key != over})
-            if over in run:
-                key = (over, _whole(panel, over), panel.append, same)
-                found.setdefault(key, []).append(panel)
-    return [
-        Scaling(sorted(group, key=lambda panel: _number(panel, over)), over)
-        for (over, *_), group in found.items()
-        if len({_number(panel, over) for panel in group}) > 2
     ]

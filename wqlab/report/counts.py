@@ -3,7 +3,8 @@
 
 import statistics
 
-from wqlab.report.compare import PER_ITEM, Counted, machine_line
+from wqlab.report.compare import PER_ITEM, Counted
+from wqlab.report.labels import machine_line
 from wqlab.report.tables import (
     Cell,
     Table,
@@ -139,29 +140,29 @@ PLACED = {
 }
 
 
-def place_table(panel: Counted, scope: str, of: str) -> Table:
-    """Kernels side by side: the figures of the places that have most of the first of them."""
-    head, metrics = PLACED[of]
-    found = {
-        place: [
-            [panel.at_place(kernel, scope, of, place, metric) for metric in metrics]
-            for kernel in panel.by_kernel
-        ]
-        for place in panel.places(scope, of)
-    }
+def top_places(panel: Counted, scope: str, of: str) -> list[str]:
+    """Those that have most of the first figure, by the kernel that has most."""
+    metric = PLACED[of][1][0]
 
     def most(place: str) -> float:
-        return max(statistics.median(figures[0] or [0]) for figures in found[place])
+        found = [panel.at_place(kernel, scope, of, place, metric) for kernel in panel.by_kernel]
+        return max(statistics.median(values or [0]) for values in found)
 
-    rows = []
-    for place in sorted(found, key=most, reverse=True)[:PLACES]:
-        shown = [
-            " / ".join(figure(statistics.median(values)) for values in figures)
-            if all(figures)
-            else "-"
-            for figures in found[place]
-        ]
-        rows.append(cells(place, *shown))
+    return sorted(panel.places(scope, of), key=most, reverse=True)[:PLACES]
+
+
+def place_table(panel: Counted, scope: str, of: str) -> Table:
+    """Kernels side by side: the figures of the places that have most."""
+    head, metrics = PLACED[of]
+
+    def shown(place: str, kernel: str) -> str:
+        figures = [panel.at_place(kernel, scope, of, place, metric) for metric in metrics]
+        return " / ".join(figure(statistics.median(v)) for v in figures) if all(figures) else "-"
+
+    rows = [
+        cells(place, *(shown(place, kernel) for kernel in panel.by_kernel))
+        for place in top_places(panel, scope, of)
+    ]
     return Table(
         f"{panel.where}: {scope}: {' / '.join(short_label(FIGURES[m]) for m in metrics)}",
         [head, *map(panel.label, panel.by_kernel)],

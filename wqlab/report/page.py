@@ -10,21 +10,12 @@ import jinja2
 
 from wqlab.ground.problem import Usage
 from wqlab.ground.stats import ENOUGH
-from wqlab.report import counts, figures, tables, terminal
-from wqlab.report.compare import (
-    MODES,
-    Counted,
-    Panel,
-    counted_panels,
-    hosts,
-    kernel_label,
-    ordered_kernels,
-    panels,
-    scalings,
-    sweeps,
-)
-from wqlab.report.figures import Drawing
+from wqlab.report import canvas, counts, curves, figures, origins, tables, terminal
+from wqlab.report.canvas import Drawing
+from wqlab.report.compare import Counted, Panel, counted_panels, panels
+from wqlab.report.labels import MODES, hosts, kernel_label, ordered_kernels
 from wqlab.report.tables import Table
+from wqlab.report.varied import scalings, sweeps
 from wqlab.results.file import dumps
 from wqlab.results.model import Host, Results, Section
 
@@ -98,7 +89,7 @@ class Page:
         self.results = results
         self.drawings: list[Drawing] = []
         self.chapters = [self.host(machines) for machines in hosts(results)]
-        perf, layouts = tables.perf_tables(results), tables.layout_tables(results)
+        perf, layouts = origins.perf_tables(results), origins.layout_tables(results)
         self.chapters += [Chapter("perf", perf)] if perf else []
         self.chapters += [Chapter("Pods", layouts)] if layouts else []
 
@@ -129,7 +120,7 @@ class Page:
         for sweep in sweeps(self.results):
             for scope in sweep.scopes if sweep.machine in machines else ():
                 name = ("sizes", sweep.first.mode, scope)
-                sizes += self.draw(figures.sweep_figure, sweep, scope, name=name)
+                sizes += self.draw(curves.sweep_figure, sweep, scope, name=name)
                 sizes.append(tables.sweep_table(sweep, scope))
         chapters = [
             Chapter("The lock", locks, TEXTS["locks"]),
@@ -143,13 +134,10 @@ class Page:
             for one in scalings(self.results) if section == "sim" else ():
                 if one.machine not in machines:
                     continue
-                its = [one.over, one.whole]
-                parts += self.draw(figures.scaling, one, name=its)
-                for scope in one.scopes:
-                    parts += self.draw(figures.waiting, one, scope, name=[*its, scope])
+                parts += self.draw(curves.scaling, one, name=[one.over, one.whole])
             parts += [part for panel in found for part in counted_parts(panel)]
             chapters.append(Chapter(title, parts, TEXTS[section]))
-        facts = tables.machine_facts(machines)
+        facts = origins.machine_facts(machines)
         return Chapter(machines[0].cpu_model, [facts, *(c for c in chapters if c.parts)])
 
     def timed(self, panel: Panel) -> Chapter:
@@ -197,21 +185,21 @@ def page(results: Results) -> tuple[str, list[Drawing]]:
         trim_blocks=True,
     )
     made = Page(results)
-    builds, qemu = tables.builds_table(results), tables.qemu_table(results)
+    builds, qemu = origins.builds_table(results), origins.qemu_table(results)
     html = environment.get_template(TEMPLATE).render(
         names=", ".join(kernel_label(results, k.id) for k in ordered_kernels(results)),
         made=terminal.made_lines(results),
         glance=tables.glance(results),
         not_alternated=terminal.not_alternated(results) and " ".join(terminal.NOT_ALTERNATED),
-        lost=tables.lost_table(results),
+        lost=origins.lost_table(results),
         notes=results.notes,
         enough=ENOUGH,
-        kernels=tables.kernels_table(results),
+        kernels=origins.kernels_table(results),
         builds=folded("Compilers and configurations", [builds]),
         qemu=folded("QEMU's command lines", [qemu]) if qemu else None,
         chapters=made.chapters,
-        in_page=figures.in_page,
-        colours=figures.VARIABLES,
+        in_page=canvas.in_page,
+        colours=canvas.VARIABLES,
     )
     return html, made.drawings
 
@@ -232,7 +220,7 @@ def is_replaceable(out: Path) -> None:
 def write(results: Results, out: Path) -> int:
     """The report as a directory, in place of an older one; how many figures it has."""
     html, drawings = page(results)
-    files = {f"{drawing.name}.svg": figures.on_paper(drawing.svg) for drawing in drawings}
+    files = {f"{drawing.name}.svg": canvas.on_paper(drawing.svg) for drawing in drawings}
     files |= {
         "index.html": html,
         "report.txt": terminal.text(results, full=True),

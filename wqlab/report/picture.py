@@ -16,7 +16,7 @@ from wqlab.ground.files import write_whole
 from wqlab.ground.problem import Problem, Usage
 from wqlab.guests.dump import Dump, parse_dump
 from wqlab.guests.scenario import Pods, format_cpulist
-from wqlab.report.figures import FAINT, INK, PAPER, STYLE, on_paper, tidy
+from wqlab.report.canvas import FAINT, INK, PAPER, STYLE, on_paper, tidy
 
 LEVELS = {"node": "Node", "llc": "LLC", "cluster": "Cluster", "core": "Core"}
 SCOPES = ("numa", "cache", "cache_shard", "smt")  # from the outside to the inside
@@ -100,6 +100,22 @@ def row(
             )  # fmt: skip
 
 
+def pools(
+    of: Sequence[int], waited: Mapping[int, float] | None
+) -> tuple[Pods, dict[int, str], dict[int, tuple[str, str]]]:
+    """The CPUs, labels and colours of the pools, given that of each CPU and in which share of the
+    samples their locks were waited for."""
+    numbers = sorted(set(of))
+    pods = tuple(frozenset(c for c, p in enumerate(of) if p == number) for number in numbers)
+    heat = {i: (waited or {}).get(number, 0.0) for i, number in enumerate(numbers)}
+    labels = {
+        i: f"pool {number}" + (f" {heat[i]:.0%}|{heat[i]:.0%}" if waited else f"|{number}")
+        for i, number in enumerate(numbers)
+    }
+    steps = {i: sum(share >= step for step in STEPS) for i, share in heat.items()}
+    return pods, labels, {i: (HEAT[n], PAPER if n > 2 else INK) for i, n in steps.items()}
+
+
 def draw(
     dump: Dump,
     waited: Mapping[int, float] | None,
@@ -129,17 +145,7 @@ def draw(
                 for i, pod in enumerate(dict.fromkeys(pieces))
             }
             row(axes, place, cpus, pods, labels, fills)
-        pools = dump.pool_of[workqueue]
-        numbers = sorted(set(pools))
-        pods = tuple(frozenset(c for c, p in enumerate(pools) if p == number) for number in numbers)
-        heat = {i: (waited or {}).get(number, 0.0) for i, number in enumerate(numbers)}
-        labels = {
-            i: f"pool {number}" + (f" {heat[i]:.0%}|{heat[i]:.0%}" if waited else f"|{number}")
-            for i, number in enumerate(numbers)
-        }
-        steps = {i: sum(share >= step for step in STEPS) for i, share in heat.items()}
-        fills = {i: (HEAT[step], PAPER if step > 2 else INK) for i, step in steps.items()}
-        row(axes, height - 1, cpus, pods, labels, fills)
+        row(axes, height - 1, cpus, *pools(dump.pool_of[workqueue], waited))
         axes.set_yticks(
             [place + 0.5 for place in range(height)],
             [*(f"{name} *" if name == dump.default else name for name in rows), workqueue],

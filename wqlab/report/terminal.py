@@ -4,36 +4,13 @@
 from wqlab.ground.stats import ENOUGH
 from wqlab.ground.text import plural
 from wqlab.ground.text import table as aligned
-from wqlab.report.compare import (
-    counted_panels,
-    hosts,
-    kernel_label,
-    ordered_kernels,
-    panels,
-    sweeps,
-)
+from wqlab.report import origins, tables
+from wqlab.report.compare import counted_panels, panels
 from wqlab.report.counts import COUNTED, detail_tables, figure_tables, loads_table
-from wqlab.report.tables import (
-    Table,
-    builds_table,
-    claim_lines,
-    costs_table,
-    instruction_table,
-    kworkers_table,
-    latency_table,
-    layout_tables,
-    lock_tables,
-    lost_table,
-    machine_facts,
-    perf_tables,
-    qemu_table,
-    recorded,
-    running_table,
-    shard_table,
-    sweep_table,
-    throughput_table,
-    time_tables,
-)
+from wqlab.report.labels import hosts, kernel_label, ordered_kernels
+from wqlab.report.origins import recorded
+from wqlab.report.tables import Table
+from wqlab.report.varied import sweeps
 from wqlab.results.model import Results
 
 
@@ -57,7 +34,7 @@ def source_lines(results: Results) -> list[str]:
     """On what, of what and by what."""
     lines = []
     for machines in hosts(results):
-        facts = machine_facts(machines)
+        facts = origins.machine_facts(machines)
         lines.append(f"machine: {facts.pop('CPU')}")
         lines += [f"  {name}: {fact}" for name, fact in facts.items()]
     for kernel in ordered_kernels(results):
@@ -79,26 +56,31 @@ def text(results: Results, full: bool = False) -> str:
     """The report for a terminal; the full one has every percentile."""
     blocks: list[list[str]] = [source_lines(results)]
 
-    def add(*tables: Table | None) -> None:
-        blocks.extend(render(table) for table in tables if table and (full or table.short))
+    def add(*made: Table | None) -> None:
+        blocks.extend(render(table) for table in made if table and (full or table.short))
 
-    add(builds_table(results), qemu_table(results), lost_table(results))
+    add(origins.builds_table(results), origins.qemu_table(results), origins.lost_table(results))
     if results.notes:
         blocks.append(["notes:", *(f"  {note}" for note in results.notes)])
     for panel in panels(results, "locks"):
-        add(*lock_tables(panel))
+        add(*tables.lock_tables(panel))
     for panel in panels(results, "icount"):
-        add(instruction_table(panel))
+        add(tables.instruction_table(panel))
     for panel in panels(results, "time", "local"):
-        add(throughput_table(panel), shard_table(panel), running_table(panel), latency_table(panel))
+        add(
+            tables.throughput_table(panel),
+            tables.shard_table(panel),
+            tables.running_table(panel),
+            tables.latency_table(panel),
+        )
         if full:
-            add(*time_tables(panel), kworkers_table(panel), costs_table(panel))
-        blocks.append(claim_lines(panel))
+            add(*tables.time_tables(panel), tables.kworkers_table(panel), tables.costs_table(panel))
+        blocks.append(tables.claim_lines(panel))
     for sweep in sweeps(results):
-        add(*(sweep_table(sweep, scope) for scope in sweep.scopes))
+        add(*(tables.sweep_table(sweep, scope) for scope in sweep.scopes))
     for counted in counted_panels(results, *COUNTED):
         add(loads_table(counted), *figure_tables(counted), *detail_tables(counted))
-    add(*perf_tables(results), *layout_tables(results))
+    add(*origins.perf_tables(results), *origins.layout_tables(results))
     blocks.append(READING + NOT_ALTERNATED if not_alternated(results) else READING)
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
