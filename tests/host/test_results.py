@@ -5,19 +5,26 @@ Seen failing: with _load() that ignores what it does not know, takes true for a 
 missing field for empty; with check() that lets lost items, unknown kernels, flavours or figures
 pass; with merge() that keeps machines twice; with a field more in a dataclass than in
 results.schema.json; with a figure of results/ made a string; with qemu_line() that keeps
-directories; and with topology() that counts CPUs that may not be used.
+directories; with topology() that counts CPUs that may not be used; with a packed file whose lists
+are taken for objects, with slim() that goes by kernels' medians alone; and with a file in results/
+that nothing names, and that makes it too large.
 """
 
 import json
+import re
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+import made_results
 import pytest
 import results_schema
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
+from wqlab.report import counts
+from wqlab.report.keep import kept, slim
 from wqlab.results import file, host
 from wqlab.results.file import dumps, loads, merge
 from wqlab.results.metrics import counted, instructions, samples, wakeups_per_item
@@ -34,6 +41,7 @@ from wqlab.results.model import (
     ResultsError,
     Row,
 )
+from wqlab.results.packed import packed, unpacked
 
 SCHEMA = json.loads(results_schema.PATH.read_text())
 FILES = sorted((ROOT / "results").glob("*.json"))
@@ -94,6 +102,38 @@ def test_round_trip(whole: Results, tmp_path: Path) -> None:
     file.save(whole, tmp_path / "new/file.json")
     assert file.load(tmp_path / "new/file.json") == whole
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["file.json"]
+
+
+def test_packed(whole: Results) -> None:
+    boots = [*whole.boots, boot(3, append='"é', rows=[], runs=[{}, {"mode": "serial"}])]
+    data = json.loads(dumps(replace(whole, boots=boots)))
+    text = packed(data)
+    assert unpacked(json.loads(text)) == data
+    assert loads(text) == replace(whole, boots=boots)
+    for damaged in (text.replace('"shared":[', '"shared":[[999],'), text.replace("[0,", "[99,")):
+        with pytest.raises(ResultsError, match="^not packed as wqlab report --keep does$"):
+            loads(damaged)
+
+
+def test_slim() -> None:
+    """Places that no table and no figure has are left out, nothing else."""
+
+    def lines(kernel: str) -> list[Count]:
+        """12 places; f11 has least, but in stock most."""
+        moves = [*range(100, 100 - counts.PLACES - 1, -1), 200 if kernel == "stock-1" else 0]
+        labels = {"scope": "cache", "of": "lines"}
+        return [
+            Count({**labels, "in": f"f{i}"}, {"moves_per_item": one, "moves_wait_ns": one})
+            for i, one in enumerate(moves)
+        ]
+
+    whole = made_results.counts("sim")
+    whole = replace(whole, boots=[replace(b, runs=[{"mode": "serial"}]) for b in whole.boots])
+    boots = [replace(b, counts=[*b.counts, *lines(b.kernel)]) for b in whole.boots]
+    slimmed = slim(replace(whole, boots=boots))
+    left = [count.labels.get("in") for count in slimmed.boots[0].counts]
+    assert "f11" in left and "f8" in left and "f9" not in left and "f10" not in left
+    assert slim(slimmed) == slimmed and slim(whole) == whole
 
 
 @pytest.mark.parametrize(
@@ -221,15 +261,67 @@ def test_comments_are_descriptions() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_stored_results(path: Path) -> None:
-    """They are as save() writes them, too: a change to one is seen as such."""
+    """They are as report --keep writes them, too: a change to one is seen as such."""
     found = file.load(path)
-    jsonschema.validate(json.loads(path.read_text()), SCHEMA)
-    assert dumps(found) == path.read_text()
+    jsonschema.validate(unpacked(json.loads(path.read_text())), SCHEMA)
+    assert kept(found) == path.read_text()
     assert any(boot.passed for boot in found.boots)
 
 
-def test_there_are_stored_results() -> None:
+def test_stored_results_are_few() -> None:
     assert len(FILES) >= 8
+    stored = [path for path in (ROOT / "results").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in stored) <= 6_000_000
+
+
+# What changelogs and letters quote without the name of the file: items per second of the last
+# kernel in it, in a section, a scope and with shards of that size, and in what they are quoted
+FIELDS, MILLION = "*-Group-hot-fields-*.patch", 1e6
+QUOTED = {
+    "sim-layout.json": (f"patches/6.12/{FIELDS}", "sim", "cache_shard", None, 1, "7,771,000"),
+    "sim-layout-pool.json": (f"patches/6.12/{FIELDS}", "sim", "cache_shard", None, 1, "8,133,000"),
+    "sim-layout-7.3.json": (f"patches/7.3/{FIELDS}", "time", "cache_shard", None, MILLION, "5.62"),
+    "sim-sizes-7.3.json": (
+        *("patches/7.3/*-eight-CPUs-by-*.patch", "sizes", "cache_shard"),
+        *(4, 1000, "4,731"),
+    ),
+    "sim-slot-cache-7.3.json": ("docs/letters/first.txt", "time", "cpu", None, MILLION, "44.2"),
+}
+
+
+@pytest.mark.parametrize("name", QUOTED)
+def test_quoted(name: str) -> None:
+    where, section, scope, size, unit, said = QUOTED[name]
+    found = file.load(ROOT / "results" / name)
+    boots = [b for b in found.passed(section) if b.kernel == found.kernels[-1].id]
+    boots = [b for b in boots if b.size == size]
+    if section == "sim":
+        rates = counted(boots, {"scope": scope}, "steady_items_per_sec")
+    else:
+        rates = samples(boots, scope, "serial", "items_per_sec")
+    assert statistics.median(rates) / unit == pytest.approx(float(said.replace(",", "")), rel=1e-3)
+    [text] = ROOT.glob(where)
+    assert re.search(rf"(?<![\d.,]){re.escape(said)}(?![\d.,]\d)", text.read_text())
+
+
+def test_every_stored_file_is_named() -> None:
+    """By a document, a changelog or a test, or it is quoted."""
+    texts = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "patches").rglob("*.txt"),
+        *(ROOT / "patches").rglob("*.patch"),
+    ]
+    texts += [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    named = "\n".join(path.read_text() for path in texts)
+    files = [path for path in (ROOT / "results").rglob("*") if path.is_file()]
+    assert not [
+        path.name
+        for path in files
+        if path.name not in QUOTED
+        and path.with_suffix(".md" if path.parent.name == "audit" else path.suffix).name
+        not in named
+    ]
 
 
 def test_merge(whole: Results) -> None:

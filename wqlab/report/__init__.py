@@ -12,9 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from wqlab.ground.files import write_whole
 from wqlab.ground.places import BUILD, CACHE
 from wqlab.ground.problem import OK, Problem, Usage
-from wqlab.kernels.options import existing
+from wqlab.kernels.options import existing, output
 from wqlab.results.file import load, merge
 from wqlab.results.model import Results
 
@@ -45,6 +46,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DUMP",
         help="draw a machine, of what wq_dump.py has printed, with --json or without: its CPUs by "
         "node, last-level cache and core, and the pods of each affinity scope (SVG, to stdout)",
+    )
+    instead.add_argument(
+        "--keep",
+        type=output,
+        metavar="KEPT",
+        help="write them to a file of results/: all that the report shows, what repeats "
+        "written once. Left out are the functions and locks of a simulation that no table "
+        "has: the command that made the file, which is in it, counts the same again",
     )
     pods = parser.add_argument_group("with --pods")
     pods.add_argument(
@@ -104,6 +113,10 @@ def command(args: argparse.Namespace) -> int:
         from wqlab.report.export import write_benchstat, write_csv
 
         (write_csv if args.csv else write_benchstat)(read(args.files), sys.stdout)
+    elif args.keep:
+        from wqlab.report.keep import kept
+
+        write_whole(args.keep, kept(read(args.files)))
     else:
         write_report(args.files, args.out or OUT)
     return OK

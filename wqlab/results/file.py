@@ -12,6 +12,7 @@ from typing import Any, Literal
 from wqlab.ground.files import write_whole
 from wqlab.results.metrics import FIGURES
 from wqlab.results.model import SCHEMA, Kernel, Results, ResultsError
+from wqlab.results.packed import unpacked
 
 WIDTH = 100  # of the lines of a file
 
@@ -56,13 +57,16 @@ def _load(kind: Any, data: Any, where: str) -> Any:
     return data
 
 
-def from_json(kind: type, text: str) -> Any:
-    """An object of one of these dataclasses, or ResultsError."""
+def _json(text: str) -> Any:
     try:
-        data = json.loads(text)
+        return json.loads(text)
     except ValueError as error:
         raise ResultsError(f"not JSON: {error}") from None
-    return _load(kind, data, kind.__name__)
+
+
+def from_json(kind: type, text: str) -> Any:
+    """An object of one of these dataclasses, or ResultsError."""
+    return _load(kind, _json(text), kind.__name__)
 
 
 def check(results: Results) -> Results:
@@ -101,10 +105,7 @@ def check(results: Results) -> Results:
 
 def loads(text: str) -> Results:
     """Results from JSON; ResultsError says what is wrong with it."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise ResultsError(f"not JSON: {error}") from None
+    data = _json(text)
     if not isinstance(data, dict):
         raise ResultsError("not results: an object is expected")
     schema = data.get("schema", 1 if "scopes" in data and "runs" in data else None)
@@ -112,6 +113,11 @@ def loads(text: str) -> Results:
         raise ResultsError('not results: it has no "schema"')
     if schema != SCHEMA:
         raise ResultsError(f"schema {schema}, and only schema {SCHEMA} is read: measure again")
+    if "shapes" in data:
+        try:
+            data = unpacked(data)
+        except (LookupError, TypeError, ValueError):
+            raise ResultsError("not packed as wqlab report --keep does") from None
     return check(_load(Results, data, "results"))
 
 
