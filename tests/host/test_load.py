@@ -29,12 +29,12 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from wqlab import cli
 from wqlab.measure import load
-from wqlab.measure.host import Host
+from wqlab.measure.host import LiveHost
 root, uid, *arguments = sys.argv[1:]
 load.FOLDER = Path(root)
 load.LOADS.clear()
 load.LOADS.update(load.read_loads())
-load.command = functools.partial(load.command, host=Host(uid=int(uid)))
+load.command = functools.partial(load.command, host=LiveHost(uid=int(uid)))
 sys.exit(cli.main(["load", *arguments]))
 """
 SCALES = """

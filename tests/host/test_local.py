@@ -33,9 +33,9 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from wqlab import cli
 from wqlab.measure import local
-from wqlab.measure.host import Host
+from wqlab.measure.host import LiveHost
 root, uid, version, *arguments = sys.argv[1:]
-host = Host(Path(root), int(uid), {RELEASE!r}, version)
+host = LiveHost(Path(root), int(uid), {RELEASE!r}, version)
 local.command = functools.partial(local.command, host=host)
 sys.exit(cli.main(["local", *arguments]))
 """

@@ -228,7 +228,7 @@ def handle_signals() -> None:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Not to be interrupted while things are put in their place."""
     if threading.current_thread() is not threading.main_thread():  # which alone gets signals
         yield

@@ -6,7 +6,6 @@ import hashlib
 import os
 import platform
 import re
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +14,16 @@ from pathlib import Path
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
-from wqlab.ground.run import run
-from wqlab.results import model
+from wqlab.ground.run import run, uninterrupted
 from wqlab.results.host import short_id, this_host
-from wqlab.results.model import Build, Kernel
+from wqlab.results.model import Build, Host, Kernel
 
 SYSTEMS = ("Debian, Ubuntu", "Fedora", "openSUSE", "Arch")  # the columns of the file packages
 END_LIMIT = 10.0  # seconds for what takes no time
 
 
 @dataclass(frozen=True)
-class Host:
+class LiveHost:
     """The computer; tests have one of their own."""
 
     root: Path = Path("/")
@@ -55,7 +53,7 @@ class Host:
         return f"virtual machine ({name or self.read('sys/class/dmi/id/sys_vendor') or 'unknown'})"
 
     @property
-    def machine(self) -> model.Host:
+    def machine(self) -> Host:
         """As results describe it."""
         return this_host(self.hypervisor)
 
@@ -98,7 +96,7 @@ def put_back(path: Path) -> Iterator[Callable[[str], None]]:
     try:
         yield lambda value: write(path, value)
     finally:
-        with deaf():
+        with uninterrupted():
             write(path, before)
             guard.communicate(b"done\n", timeout=END_LIMIT)
 
@@ -109,15 +107,3 @@ def write(path: Path, value: str) -> None:
         path.write_text(f"{value}\n")
     except OSError as error:
         raise Problem(f"{path}: {error.strerror}, with {value}") from None
-
-
-@contextmanager
-def deaf() -> Iterator[None]:
-    """Not to be interrupted while things are put back."""
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.SIG_IGN) for number in signals]
-    try:
-        yield
-    finally:
-        for number, handler in zip(signals, before):
-            signal.signal(number, handler)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
-from wqlab.ground.run import TIMED_OUT, Done, run, say
-from wqlab.measure.host import END_LIMIT, Host, deaf
+from wqlab.ground.run import TIMED_OUT, Done, run, say, uninterrupted
+from wqlab.measure.host import END_LIMIT, LiveHost
 from wqlab.results.model import Row, Run
 from wqlab.results.module import MEASURED, rows_of, turned, words
 
@@ -21,7 +21,7 @@ BUILD_LIMIT = 300.0  # seconds
 INSERT_LIMIT = 900.0  # for inserting the module once, which makes a run in each scope
 
 
-def modinfo(host: Host) -> set[str]:
+def modinfo(host: LiveHost) -> set[str]:
     """The parameters of the module that modprobe would insert; none if there is no such module."""
     done = run(["modinfo", "-k", host.release, "-F", "parm", MODULE], limit=30)
     return set() if done.status else {line.partition(":")[0] for line in done.output.splitlines()}
@@ -32,7 +32,7 @@ def is_ours(parameters: set[str]) -> bool:
     return {"scopes", "sleep_us"} <= parameters
 
 
-def only_signed(host: Host) -> str:
+def only_signed(host: LiveHost) -> str:
     """Why the kernel refuses modules that are not signed, "" if it does not."""
     lockdown = re.search(r"\[(\w+)\]", host.read("sys/kernel/security/lockdown") or "")
     if lockdown and lockdown[1] != "none":
@@ -42,7 +42,7 @@ def only_signed(host: Host) -> str:
     return ""
 
 
-def check(host: Host) -> list[str]:
+def check(host: LiveHost) -> list[str]:
     """The command that inserts the module, without its parameters; empty: build it first. Problem if
     the kernel would not take it."""
     if host.read("proc/modules") is None:
@@ -71,7 +71,7 @@ def check(host: Host) -> list[str]:
     raise Problem(f"no headers of the running kernel in {host.headers}: {host.install(need)}")
 
 
-def build(host: Host, out: Path) -> Path:
+def build(host: LiveHost, out: Path) -> Path:
     """The module, built from copies of its sources in out."""
     config = host.read(f"lib/modules/{host.release}/build/include/config/auto.conf")
     clang = "CONFIG_CC_IS_CLANG=y" in (config or "").splitlines()
@@ -102,7 +102,7 @@ def build(host: Host, out: Path) -> Path:
 class Log:
     """What the kernel says from now on."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LiveHost) -> None:
         self.fd = os.open(host.root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         os.lseek(self.fd, 0, os.SEEK_END)
 
@@ -128,7 +128,7 @@ class Log:
 class Instrument:
     """The module, and how it is inserted."""
 
-    host: Host
+    host: LiveHost
     inserter: list[str]
 
     def measure(
@@ -144,7 +144,7 @@ class Instrument:
             said = list(log.lines())
         finally:
             log.close()
-            with deaf():
+            with uninterrupted():
                 self.remove()
         if done.status == TIMED_OUT:
             raise Problem(f"{command[0]} took more than {INSERT_LIMIT:.0f} s")

@@ -34,12 +34,12 @@ from typing import Any
 
 from wqlab.ground.places import LOCAL, ROOT
 from wqlab.ground.problem import FAILED, OK, Problem, Usage
-from wqlab.ground.run import Done, say, started
+from wqlab.ground.run import Done, say, started, uninterrupted
 from wqlab.ground.text import table
 from wqlab.kernels.options import positive
 from wqlab.measure import perf
 from wqlab.measure.campaign import Campaign, Step, add_out, blank, timed
-from wqlab.measure.host import Host, deaf
+from wqlab.measure.host import LiveHost
 from wqlab.measure.perf import Blind
 from wqlab.results.metrics import FIGURES
 from wqlab.results.model import Count, Number, Perf, Results, Run, Value
@@ -122,7 +122,7 @@ def run_here(command: Sequence[str | Path], parameters: Run, limit: float) -> Do
             try:
                 status = program.wait(limit)
             except BaseException as error:
-                with deaf():
+                with uninterrupted():
                     say("taking back what was set up")
                     os.killpg(program.pid, signal.SIGTERM)
                     program.wait(CLEAN_LIMIT)
@@ -184,7 +184,7 @@ def run_once(
     return {"counts": counts}
 
 
-def measure(args: argparse.Namespace, host: Host, temporary: Path) -> int:
+def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
     load = LOADS[args.load]
     parameters: Run = {**load.full, **(load.quick if args.quick else {})}
     forced: Run = {**parameters, **({"FORCE": "1"} if args.force else {})}
@@ -241,8 +241,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_out(parser, None, "local/LOAD-RELEASE.json")
 
 
-def command(args: argparse.Namespace, host: Host | None = None) -> int:
-    host = host or Host()
+def command(args: argparse.Namespace, host: LiveHost | None = None) -> int:
+    host = host or LiveHost()
     load = LOADS[args.load]
     if len(args.devices) != load.devices:
         raise Usage(

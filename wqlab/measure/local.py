@@ -45,12 +45,11 @@ from wqlab.ground.run import say
 from wqlab.ground.text import plural, table
 from wqlab.kernels.options import names, numbers, positive
 from wqlab.measure.campaign import Campaign, Outcome, Step, add_out, blank, timed
-from wqlab.measure.host import Host, put_back
+from wqlab.measure.host import LiveHost, put_back
 from wqlab.measure.insert import Instrument, build, check
 from wqlab.measure.perf import under_perf, watch
-from wqlab.results import model
 from wqlab.results.file import load
-from wqlab.results.model import SCHEMA, Boot, Kernel, Results, Run, Section
+from wqlab.results.model import SCHEMA, Boot, Host, Kernel, Results, Run, Section
 from wqlab.results.module import MEASURED, MODES, words
 
 SIZES = [1, 2, 4, 8, 16, 32]
@@ -106,7 +105,7 @@ def plan(args: argparse.Namespace, cpus: int, sweeps: bool) -> list[Insert]:
     return found
 
 
-def begun(out: Path, machine: model.Host, kernel: Kernel) -> Results:
+def begun(out: Path, machine: Host, kernel: Kernel) -> Results:
     """What is in the file to go on from."""
     old = load(out)
     if [m.id for m in old.machines] != [machine.id] or old.kernels != [kernel]:
@@ -116,7 +115,7 @@ def begun(out: Path, machine: model.Host, kernel: Kernel) -> Results:
     return replace(old, boots=[boot for boot in old.boots if boot.passed])
 
 
-def shard_size(host: Host) -> tuple[Path | None, str]:
+def shard_size(host: LiveHost) -> tuple[Path | None, str]:
     """The parameter to write to, or why there is none."""
     path = host.root / PARAMETERS / "cache_shard_size"
     if not path.exists():
@@ -131,7 +130,7 @@ class Making:
     """What it takes to make a run."""
 
     instrument: Instrument
-    machine: model.Host
+    machine: Host
     kernel: Kernel
     parameter: Path | None  # for sizes of shards
     temporary: Path
@@ -262,7 +261,7 @@ def million(rate: float) -> str:
 # --- the command -------------------------------------------------------------------------
 
 
-def greet(host: Host, machine: model.Host) -> None:
+def greet(host: LiveHost, machine: Host) -> None:
     """Say what is measured on, and whether it is busy."""
     say(f"{machine.cpu_model}, {machine.topology}, {machine.emulation or 'bare metal'}")
     load = machine.load or 0
@@ -271,7 +270,7 @@ def greet(host: Host, machine: model.Host) -> None:
         say("the host is busy, which all figures will show")
 
 
-def measure(args: argparse.Namespace, host: Host, temporary: Path) -> int:
+def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
     inserter = check(host)
     machine, kernel = host.machine, host.kernel
     before = Results(SCHEMA, [], [machine], [kernel], [])
@@ -337,8 +336,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_out(parser, LOCAL / f"{platform.release()}.json", "local/RELEASE.json")
 
 
-def command(args: argparse.Namespace, host: Host | None = None) -> int:
-    host = host or Host()
+def command(args: argparse.Namespace, host: LiveHost | None = None) -> int:
+    host = host or LiveHost()
     if args.watch and any((args.runs, args.sizes, args.quick, args.again)):
         raise Usage("--watch inserts nothing: it goes with none of the options of the runs")
     if host.uid != 0:

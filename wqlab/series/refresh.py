@@ -28,7 +28,7 @@ from wqlab.ground.files import remove
 from wqlab.ground.git import asked
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import OK, Problem
-from wqlab.ground.run import deaf, say
+from wqlab.ground.run import say, uninterrupted
 from wqlab.kernels import options
 from wqlab.kernels.bases import PATCHES, Base, Patch, list_parts, read_series
 from wqlab.series.links import link_alike, swap, write_forms
@@ -218,7 +218,7 @@ def refresh(base: Base, given: Path | None = None) -> None:
             if edits.fold:
                 fold_in(edits.fold, tree)
             write(base, tree, count, new)
-        with deaf():
+        with uninterrupted():
             swap(base, count, new, old)
             tree.in_step(base.folder)
             bring_here(edits, tree)

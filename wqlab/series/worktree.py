@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wqlab.ground.git import asked, git
 from wqlab.ground.problem import Problem
-from wqlab.ground.run import deaf
+from wqlab.ground.run import uninterrupted
 from wqlab.kernels.bases import Patch, fitting_forms, read_series
 
 AGREED = "refs/unbound-workqueue/series"
@@ -101,7 +101,7 @@ class SeriesTree:
         try:
             yield
         except BaseException:
-            with deaf():
+            with uninterrupted():
                 for under_way in ("am", "rebase"):
                     asked(self.path, under_way, "--abort")
                 self.git("reset", "-q", "--hard", head)
