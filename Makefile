@@ -70,10 +70,10 @@ each:
 	@scripts/pytest $(source) tests/patches --tier full
 
 tree:
-	@scripts/wqlab series tree $(source)
+	@scripts/series tree $(source)
 
 refresh:
-	@scripts/wqlab series refresh $(base)
+	@scripts/series refresh $(base)
 
 clean:
-	@scripts/wqlab series clean
+	@scripts/series clean

@@ -31,7 +31,6 @@ COMMANDS = {
     ),
     "sim": ("measure.sim", "measure kernels on a machine with many CPUs, in simulated time"),
     "validate": ("measure.validate", "simulate what others have measured, and compare"),
-    "series": ("series", "get a base's source; have its series as commits, patches or mails"),
     "report": ("report", "make tables and a page of results, or draw a machine and its pods"),
 }
 
@@ -45,9 +44,6 @@ TASKS = {
     "counts dm-crypt-4k-simulated": "sim",
     "counts hotplug": "sim",
     "counts irqsoff": "sim",
-    "series": "obtain",
-    "series check": "test",
-    "series clean": "",
     "sim": "sim",
     "validate": "sim",
 }

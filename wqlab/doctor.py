@@ -23,7 +23,7 @@ from wqlab.kernels.obtain import REPOSITORIES
 SETUP = ROOT / "scripts/setup"
 # The tasks of the file `packages`, and what cannot be done where one of their needs is missing
 TASKS = {
-    "obtain": "no source can be had: scripts/apply and wqlab series do not work",
+    "obtain": "no source can be had: scripts/apply and scripts/series do not work",
     "build": "no kernel can be built",
     "boot": "no kernel can be booted",
     "bench": "nothing can be measured in QEMU, and there are no reports",

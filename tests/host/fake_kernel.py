@@ -135,8 +135,17 @@ class Project:
 
     def lab(self, *args: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
         """python3 -m wqlab"""
+        return self.program("wqlab", *args, **more)
+
+    def series(self, *args: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+        """python3 -m series"""
+        return self.program("series", *args, **more)
+
+    def program(
+        self, name: str, *args: str | Path, **more: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "wqlab", *args],
+            [sys.executable, "-m", name, *args],
             env=self.env(PYTHONPATH=str(self.top), **more),
             cwd=self.tmp,
             text=True,
@@ -221,7 +230,7 @@ def template() -> tempfile.TemporaryDirectory[str]:
     tmp = Path(keep.name)
     project = Project(tmp / "project", tmp / "base")
     shutil.copytree(ROOT / "scripts", project.top / "scripts")
-    for name in ("bases", "configs", "wqlab"):
+    for name in ("bases", "configs", "series", "wqlab"):
         shutil.copytree(
             ROOT / name, project.top / name, ignore=shutil.ignore_patterns("__pycache__")
         )

@@ -26,7 +26,7 @@ def ported(project: Project) -> Project:
 
 
 def test_differences_are_shown(ported: Project) -> None:
-    done = ported.lab("series", "compare", BASE, OTHER)
+    done = ported.series("compare", BASE, OTHER)
     assert done.returncode == 0, done.stderr
     heads = re.findall(
         r"^(\d+): +\w+ (.) +([\d-]+): +[\w-]+ workqueue: (\w+)", done.stdout, re.MULTILINE
@@ -46,6 +46,6 @@ def test_differences_are_shown(ported: Project) -> None:
     ],
 )
 def test_wrong_usage(ported: Project, words: list[str], message: str) -> None:
-    done = ported.lab("series", "compare", *words)
+    done = ported.series("compare", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr.splitlines()[-1]

@@ -25,11 +25,12 @@ from wqlab.cli import COMMANDS
 from wqlab.ground.places import ROOT
 
 # Each imports from itself and from those before it.
-FLOORS = ["ground", "kernels", "series", "results", "guests", "report", "measure", "roof"]
+FLOORS = ["ground", "kernels", "results", "guests", "report", "measure", "roof"]
 MAY_IMPORT = {room: {*FLOORS[: at + 1], "wqlab"} for at, room in enumerate(FLOORS)}
 MAY_IMPORT["wqlab"] = set()  # the package itself, which has nothing but its docstring
 MAY_IMPORT["audit"] = {"audit", "wqlab", "ground", "kernels", "results"}
-MAY_IMPORT["proof"] = {"proof", "wqlab", *FLOORS} - {"roof"}
+MAY_IMPORT["series"] = {"series", "wqlab", "ground", "kernels"}
+MAY_IMPORT["proof"] = {"proof", "series", "wqlab", *FLOORS} - {"roof"}
 
 MODULE_LINES = 400
 FUNCTION_LINES = 60
@@ -53,7 +54,7 @@ MISUSED = {
 def modules() -> dict[str, Path]:
     """The modules of the house by the names that they are imported by."""
     found = {}
-    for top in ("wqlab", "audit"):
+    for top in ("wqlab", "audit", "series"):
         for path in (ROOT / top).rglob("*.py"):
             parts = path.relative_to(ROOT).with_suffix("").parts
             if "tests" not in parts:
@@ -69,7 +70,7 @@ def tree(path: Path) -> ast.Module:
 def room(module: str) -> str:
     top, *rest = module.split(".")
     if top != "wqlab":
-        return "audit" if top == "audit" else "proof"
+        return top if top in ("audit", "series") else "proof"
     if not rest:
         return "wqlab"
     return rest[0] if rest[0] in FLOORS else "roof"
@@ -94,7 +95,7 @@ def place(path: Path, node: ast.AST | None = None) -> str:
 
 
 def code() -> list[Path]:
-    """The files of wqlab and the audit."""
+    """The files of wqlab, the series and the audit."""
     return [path for name, path in modules().items() if room(name) != "proof"]
 
 
@@ -212,7 +213,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
                     add(f"{name} {word}", below)
 
     commands = {name: f"wqlab.{module}" for name, (module, _) in COMMANDS.items()}
-    for name, module in {**commands, "audit": "audit"}.items():
+    for name, module in {**commands, "audit": "audit", "series": "series"}.items():
         parser = argparse.ArgumentParser(prog=name)
         import_module(module).add_options(parser)
         add(name, parser)

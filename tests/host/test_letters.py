@@ -49,7 +49,7 @@ def sending(project: Project) -> Project:
 
 
 def test_series_are_written_as_mails(sending: Project) -> None:
-    done = sending.lab("series", "letters")
+    done = sending.series("letters")
     assert done.returncode == 0, done.stderr
     out = Path(done.stdout.strip())
     mails = {mail.relative_to(out).as_posix()[:-6]: mail.read_text() for mail in out.glob("*/*")}
@@ -80,13 +80,13 @@ def test_series_are_written_as_mails(sending: Project) -> None:
 
 def test_letters_of_another_tree(sending: Project) -> None:
     """What is sent is what lies in patches/, wherever it is taken from."""
-    assert sending.lab("series", "tree", sending.tmp / "other").returncode == 0
-    done = sending.lab("series", "letters", "--tree", sending.tmp / "other")
+    assert sending.series("tree", sending.tmp / "other").returncode == 0
+    done = sending.series("letters", "--tree", sending.tmp / "other")
     assert done.returncode == 0 and not sending.tree.exists()
     sending.git(sending.tmp / "other", "commit", "-q", "--amend", "-m", "workqueue: Other")
-    done = sending.lab("series", "letters", "--tree", sending.tmp / "other")
+    done = sending.series("letters", "--tree", sending.tmp / "other")
     assert done.returncode == 1 and "has other patches than patches/6.12" in done.stderr
-    done = sending.lab("series", "letters", "--tree", sending.tmp)
+    done = sending.series("letters", "--tree", sending.tmp)
     assert done.returncode == 1 and "is not a git tree with a tag 'base'" in done.stderr
 
 
@@ -110,16 +110,16 @@ def test_wrong_letters(sending: Project, name: str, text: str, words: str) -> No
         path.unlink()
     if name == "nobody":
         give_maintainers(sending, "die;\n")
-    done = sending.lab("series", "letters")
+    done = sending.series("letters")
     assert done.returncode == 1
-    [error] = [line for line in done.stderr.splitlines() if line.startswith("wqlab series: error")]
+    [error] = [line for line in done.stderr.splitlines() if line.startswith("series: error")]
     assert words in error
     assert not list((sending.top / "build").glob("letters*"))
 
 
 def test_full_folder_stays(sending: Project, tmp_path: Path) -> None:
     write(tmp_path / "mine/file", "mine")
-    done = sending.lab("series", "letters", str(tmp_path / "mine"))
+    done = sending.series("letters", str(tmp_path / "mine"))
     assert done.returncode == 1 and "empty" in done.stderr
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
 

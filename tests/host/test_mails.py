@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fake_kernel import write
 
-from wqlab.series import check
-from wqlab.series.check import COVER, Mail, findings
+from series import check
+from series.check import COVER, Mail, findings
 
 HEAD = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: A Developer <dev@example.org>

@@ -34,7 +34,7 @@ def calls(project: Project, *words: str) -> list[str]:
     """What make runs: the script, its words one by one, and ARCH, as stand-ins for the scripts
     note it."""
     log = project.tmp / "log"
-    for name in ("wqlab", "pytest"):
+    for name in ("wqlab", "series", "pytest"):
         path = project.top / "scripts" / name
         write(path, f'#!/bin/bash\nprintf "%s\\n" {name} "$@" "ARCH=${{ARCH-}}" >>{log}\n')
         path.chmod(0o755)
@@ -70,9 +70,9 @@ def test_architecture_is_the_machines(project: Project, target: str) -> None:
         (["each"], ["pytest", "tests/patches", "--tier", "full"]),
         (["report", "FILES=a.json b.json"], ["wqlab", "report", "a.json", "b.json"]),
         (["doctor"], ["wqlab", "doctor"]),
-        (["tree", "BASE=7.3"], ["wqlab", "series", "tree", "--base", "7.3"]),
-        (["refresh", "BASE=7.3"], ["wqlab", "series", "refresh", "--base", "7.3"]),
-        (["clean"], ["wqlab", "series", "clean"]),
+        (["tree", "BASE=7.3"], ["series", "tree", "--base", "7.3"]),
+        (["refresh", "BASE=7.3"], ["series", "refresh", "--base", "7.3"]),
+        (["clean"], ["series", "clean"]),
     ],
 )
 def test_targets(project: Project, words: list[str], run: list[str]) -> None:
@@ -106,7 +106,7 @@ def clean(project: Project) -> list[str]:
 
 
 def test_clean_removes_what_is_derived(project: Project) -> None:
-    assert project.lab("series", "tree").returncode == 0
+    assert project.series("tree").returncode == 0
     write(project.top / "build/bench.json", "{}")
     write(project.top / "build/.hidden/x", "")
     write(project.top / "build/tree/6.12.part/half", "")
@@ -123,7 +123,7 @@ def test_clean_keeps_work(project: Project, work: str) -> None:
     if work == "other":
         write(tree / "notes", "mine")
     else:
-        assert project.lab("series", "tree").returncode == 0
+        assert project.series("tree").returncode == 0
         write(tree / "Kbuild", "mine\n")
     if work == "commit":
         project.git(tree, "commit", "-qam", "mine")
@@ -160,7 +160,7 @@ def test_clean_keeps_what_apply_made(project: Project, kind: str) -> None:
 
 
 def test_clean_that_cannot_tell_removes_nothing(project: Project) -> None:
-    assert project.lab("series", "tree").returncode == 0
+    assert project.series("tree").returncode == 0
     write(project.top / "build/bench.json", "{}")
     path = project.shim("git", '[[ " $* " != *" status "* ]] || exit 1; exec "$REAL" "$@"')
     done = make(project, "clean", PATH=path)

@@ -97,7 +97,7 @@ def test_obtain_makes_one_commit(project: Project, path: str) -> None:
     make_deb(project, "6.12.107-1")
     make_deb(project, "6.12.117-1~deb12u1")
     repo = cache(project) / "base/6.12.117-1~deb12u1"
-    done = project.lab("series", "obtain", "--base", BASE, PATH=path)
+    done = project.series("obtain", "--base", BASE, PATH=path)
     assert (done.returncode, done.stdout) == (0, f"{repo}\n"), done.stderr
     assert project.git(repo, "log", "--format=%s") == (
         "linux 6.12.117 (Debian linux-source-6.12 6.12.117-1~deb12u1)"
@@ -111,14 +111,14 @@ def test_obtain_makes_one_commit(project: Project, path: str) -> None:
     assert project.git(repo, "log", "--format=%as %cs") == "2024-11-17 2024-11-17"
 
     log = apt_log(project)
-    again = project.lab("series", "obtain", "--base", BASE, PATH=path)
+    again = project.series("obtain", "--base", BASE, PATH=path)
     assert (again.returncode, again.stdout, again.stderr) == (0, f"{repo}\n", "")
     assert apt_log(project) == log
 
     # Cut off while it was committed: made again, to the same commit.
     (repo / ".git").rename(repo / ".git-lost")
     write(repo.parent / f".{repo.name}.part/Makefile.half", "half\n")
-    assert project.lab("series", "obtain", "--base", BASE, PATH=path).returncode == 0
+    assert project.series("obtain", "--base", BASE, PATH=path).returncode == 0
     assert project.git(repo, "rev-parse", "base") == first
     assert [item.name for item in repo.parent.iterdir()] == [repo.name]
 
@@ -126,27 +126,27 @@ def test_obtain_makes_one_commit(project: Project, path: str) -> None:
 # Broken on purpose: versions compared as strings.
 def test_obtain_refuses_what_is_too_old(project: Project, path: str) -> None:
     make_deb(project, "6.12.99-1")
-    done = project.lab("series", "obtain", "--base", BASE, PATH=path)
+    done = project.series("obtain", "--base", BASE, PATH=path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "6.12.99-1, and the series needs 6.12.107 or newer" in done.stderr
 
 
 # Broken on purpose: the cache not looked at.
 def test_obtain_falls_back_to_the_cache(project: Project, path: str) -> None:
-    done = project.lab("series", "obtain", "--base", BASE, PATH=path)
+    done = project.series("obtain", "--base", BASE, PATH=path)
     assert done.returncode == 1 and "apt knows no package" in done.stderr
 
     make_deb(project, "6.12.117-1")
-    used = project.lab("series", "obtain", "--base", BASE, PATH=path).stdout
+    used = project.series("obtain", "--base", BASE, PATH=path).stdout
     for deb in (project.tmp / "served").iterdir():
         deb.unlink()
-    done = project.lab("series", "obtain", "--base", BASE, PATH=path)
+    done = project.series("obtain", "--base", BASE, PATH=path)
     assert (done.returncode, done.stdout) == (0, used)
     assert "using 6.12.117-1 from the cache" in done.stderr
 
     make_deb(project, "6.12.118-1")
     project.shim("apt-get", "exit 100")
-    done = project.lab("series", "obtain", "--base", BASE, PATH=path)
+    done = project.series("obtain", "--base", BASE, PATH=path)
     assert (done.returncode, done.stdout) == (0, used)
     assert "6.12.118-1 could not be downloaded: using 6.12.117-1" in done.stderr
 
@@ -154,10 +154,10 @@ def test_obtain_falls_back_to_the_cache(project: Project, path: str) -> None:
 # Broken on purpose: a damaged package kept, so that each run fails.
 def test_obtain_drops_a_damaged_package(project: Project, path: str) -> None:
     write(project.tmp / f"served/linux-source-{BASE}_6.12.117-1_all.deb", "cut off")
-    done = project.lab("series", "obtain", "--base", BASE, PATH=path)
+    done = project.series("obtain", "--base", BASE, PATH=path)
     assert done.returncode == 1 and "could not be unpacked" in done.stderr
     make_deb(project, "6.12.117-1")
-    assert project.lab("series", "obtain", "--base", BASE, PATH=path).returncode == 0
+    assert project.series("obtain", "--base", BASE, PATH=path).returncode == 0
 
 
 # Broken on purpose: nothing removed; the oldest kept; another base's removed.
@@ -166,7 +166,7 @@ def test_obtain_keeps_two_versions(project: Project, path: str) -> None:
     other.mkdir(parents=True)
     for patch in (115, 116, 117):
         make_deb(project, f"6.12.{patch}-1")
-        assert project.lab("series", "obtain", "--base", BASE, PATH=path).returncode == 0
+        assert project.series("obtain", "--base", BASE, PATH=path).returncode == 0
     kept = sorted(item.name for item in (cache(project) / "base").iterdir())
     assert kept == ["6.12.116-1", "6.12.117-1", "7.3.1-1"]
     assert list((cache(project) / "download").iterdir()) == []
@@ -222,7 +222,7 @@ def suite(project: Project, path: str) -> str:
 def test_obtain_from_a_suite(project: Project, suite: str) -> None:
     make_deb(project, "7.3.4-1~bpo13+1", "7.3")
     before = sorted((p, p.read_text()) for p in (project.tmp / "etc").rglob("*") if p.is_file())
-    done = project.lab("series", "obtain", "--base", "7.3", PATH=suite)
+    done = project.series("obtain", "--base", "7.3", PATH=suite)
     repo = cache(project) / "base/7.3.4-1~bpo13+1"
     assert (done.returncode, done.stdout) == (0, f"{repo}\n"), done.stderr
     folder = cache(project) / f"apt-{SUITE}"
@@ -248,7 +248,7 @@ def test_obtain_from_a_suite(project: Project, suite: str) -> None:
     assert before == after
 
     # Its lists are read once a day.
-    again = project.lab("series", "obtain", "--base", "7.3", PATH=suite)
+    again = project.series("obtain", "--base", "7.3", PATH=suite)
     assert (again.returncode, again.stdout) == (0, f"{repo}\n")
     assert len([c for c in apt_log(project).splitlines() if c.startswith("update")]) == 1
 
@@ -269,7 +269,7 @@ def test_obtain_with_keys_that_are_too_old(project: Project, suite: str) -> None
         check=True,
         capture_output=True,
     )
-    done = project.lab("series", "obtain", "--base", "7.3", PATH=suite)
+    done = project.series("obtain", "--base", "7.3", PATH=suite)
     assert done.returncode == 0, done.stderr
     folder = cache(project) / f"apt-{SUITE}"
     assert (folder / "keyring.gpg").read_text() == "new keys"
@@ -317,7 +317,7 @@ def test_busybox_of_another_architecture(project: Project, suite: str) -> None:
 # Broken on purpose: the reason of apt not shown.
 def test_obtain_from_a_suite_that_is_out_of_reach(project: Project, suite: str) -> None:
     write(project.tmp / "no-network", "")
-    done = project.lab("series", "obtain", "--base", "7.3", PATH=suite)
+    done = project.series("obtain", "--base", "7.3", PATH=suite)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{SUITE}: E: no network" in done.stderr
     last = done.stderr.splitlines()[-1]
@@ -325,11 +325,11 @@ def test_obtain_from_a_suite_that_is_out_of_reach(project: Project, suite: str) 
 
     (project.tmp / "no-network").unlink()
     make_deb(project, "7.3.4-1", "7.3")
-    first = project.lab("series", "obtain", "--base", "7.3", PATH=suite)
+    first = project.series("obtain", "--base", "7.3", PATH=suite)
     assert first.returncode == 0, first.stderr
     for deb in (project.tmp / "served").iterdir():
         deb.unlink()
-    done = project.lab("series", "obtain", "--base", "7.3", PATH=suite)
+    done = project.series("obtain", "--base", "7.3", PATH=suite)
     assert (done.returncode, done.stdout) == (0, first.stdout)
     assert "using 7.3.4-1 from the cache" in done.stderr
 
@@ -343,7 +343,7 @@ def test_obtain_with_sources_of_one_line(project: Project, suite: str) -> None:
         "deb http://other.example/debian bookworm main\n"
         f"deb [arch=amd64 signed-by=/k/a.gpg,/k/b.gpg] {MIRROR} bookworm main\n",
     )
-    assert project.lab("series", "obtain", "--base", "7.3", PATH=suite).returncode == 0
+    assert project.series("obtain", "--base", "7.3", PATH=suite).returncode == 0
     sources = cache(project) / f"apt-{SUITE}/sources.d/suite.sources"
     assert sources.read_text().splitlines()[-1] == "Signed-By: /k/a.gpg /k/b.gpg"
 
@@ -351,7 +351,7 @@ def test_obtain_with_sources_of_one_line(project: Project, suite: str) -> None:
 # Broken on purpose: a base of a suite taken from apt's own lists.
 def test_obtain_without_a_mirror(project: Project, suite: str) -> None:
     project.shim("apt-get", "exit 0")
-    done = project.lab("series", "obtain", "--base", "7.3", PATH=suite)
+    done = project.series("obtain", "--base", "7.3", PATH=suite)
     assert done.returncode == 1
     assert f"has no Debian mirror to get {SUITE} from" in done.stderr
 
@@ -403,7 +403,7 @@ def sources(project: Project, suite: str) -> str:
 def test_obtain_a_source_package(project: Project, sources: str) -> None:
     for version in ("6.17.13-1~bpo13+1", "6.18.9-1", "6.18.15-1~bpo13+1", "7.3.4-1~bpo13+1"):
         make_orig(project, version)
-    done = project.lab("series", "obtain", "--base", "6.18", PATH=sources)
+    done = project.series("obtain", "--base", "6.18", PATH=sources)
     repo = cache(project) / "base/6.18.15-1~bpo13+1"
     assert (done.returncode, done.stdout) == (0, f"{repo}\n"), done.stderr
     said = "linux 6.18.15 (Debian linux 6.18.15-1~bpo13+1)"
@@ -419,7 +419,7 @@ def test_obtain_a_source_package(project: Project, sources: str) -> None:
     # What is there is used where apt cannot be reached.
     for path in (project.tmp / "served").iterdir():
         path.unlink()
-    done = project.lab("series", "obtain", "--base", "6.18", PATH=sources)
+    done = project.series("obtain", "--base", "6.18", PATH=sources)
     assert (done.returncode, done.stdout) == (0, f"{repo}\n")
     assert "using 6.18.15-1~bpo13+1 from the cache" in done.stderr
 
@@ -427,7 +427,7 @@ def test_obtain_a_source_package(project: Project, sources: str) -> None:
 # Broken on purpose: the minimum not looked at; a damaged tarball kept, so that each run fails.
 def test_obtain_no_source_package_that_is_right(project: Project, sources: str) -> None:
     def refused(words: str) -> None:
-        done = project.lab("series", "obtain", "--base", "6.18", PATH=sources)
+        done = project.series("obtain", "--base", "6.18", PATH=sources)
         assert (done.returncode, done.stdout) == (1, "")
         assert words in done.stderr.splitlines()[-1]
 
@@ -441,7 +441,7 @@ def test_obtain_no_source_package_that_is_right(project: Project, sources: str) 
     write(tarball, "cut off")
     refused("linux 6.18.15-1 could not be unpacked")
     make_orig(project, "6.18.15-1")
-    assert project.lab("series", "obtain", "--base", "6.18", PATH=sources).returncode == 0
+    assert project.series("obtain", "--base", "6.18", PATH=sources).returncode == 0
 
 
 # --- a source of one's own --------------------------------------------------------------------
@@ -450,7 +450,7 @@ def test_obtain_no_source_package_that_is_right(project: Project, sources: str) 
 def check_taken(project: Project, ksrc: Path, *said: str) -> Path:
     """KSRC is taken as it is, twice the same, and stays as it was."""
     before = snapshot(ksrc) if ksrc.is_dir() else ksrc.read_bytes()
-    done = project.lab("series", "obtain", "--ksrc", ksrc)
+    done = project.series("obtain", "--ksrc", ksrc)
     assert done.returncode == 0, done.stderr
     for words in said:
         assert words in done.stderr
@@ -459,7 +459,7 @@ def check_taken(project: Project, ksrc: Path, *said: str) -> Path:
     assert project.git(repo, "status", "--porcelain", "--ignored") == ""
     assert not (repo / ".git/objects/info/alternates").exists()
     project.git(repo, "fsck", "--full")
-    again = project.lab("series", "obtain", "--ksrc", ksrc)
+    again = project.series("obtain", "--ksrc", ksrc)
     assert again.stdout == done.stdout and "taking" not in again.stderr
     assert before == (snapshot(ksrc) if ksrc.is_dir() else ksrc.read_bytes())
     return repo
@@ -474,7 +474,7 @@ def check_taken(project: Project, ksrc: Path, *said: str) -> Path:
 def test_version_that_it_was_not_tried_on(project: Project, version: str, said: str) -> None:
     text = f"VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = {version}\n"
     project.commit(project.base, "another version", Makefile=text + "# another\n")
-    done = project.lab("series", "obtain", "--ksrc", project.base)
+    done = project.series("obtain", "--ksrc", project.base)
     assert done.returncode == 0, done.stderr
     assert said in done.stderr and bool(said) == ("the series" in done.stderr)
 
@@ -557,7 +557,7 @@ def test_what_is_no_source(project: Project) -> None:
         (other, 1, "is not a kernel's source"),
         (nothing, 1, "has no commit that can be read"),
     ]:
-        done = project.lab("series", "obtain", "--ksrc", ksrc)
+        done = project.series("obtain", "--ksrc", ksrc)
         assert (done.returncode, done.stdout) == (status, ""), done.stderr
         assert says in done.stderr.splitlines()[-1] and str(ksrc) in done.stderr
     assert [path.name for path in (cache(project) / "base").iterdir()] == []
@@ -568,7 +568,7 @@ def test_two_sources_of_ones_own_stay(project: Project) -> None:
     repos = []
     for number in range(3):
         project.commit(project.base, f"commit {number}", x=str(number))
-        repos.append(Path(project.lab("series", "obtain", "--ksrc", project.base).stdout.strip()))
+        repos.append(Path(project.series("obtain", "--ksrc", project.base).stdout.strip()))
     assert [repo.exists() for repo in repos] == [False, True, True]
 
 
@@ -578,10 +578,10 @@ def test_machine_without_apt(project: Project) -> None:
     shims.mkdir()
     for name in ("bash", "dirname", "env", "git", "setpriv"):
         (shims / name).symlink_to(str(shutil.which(name)))
-    done = project.lab("series", "obtain", PATH=str(shims))
+    done = project.series("obtain", PATH=str(shims))
     assert (done.returncode, done.stdout) == (1, "")
     assert "no apt" in done.stderr and "KSRC=" in done.stderr
-    assert project.lab("series", "obtain", "--ksrc", project.base, PATH=str(shims)).returncode == 0
+    assert project.series("obtain", "--ksrc", project.base, PATH=str(shims)).returncode == 0
 
 
 # --- the series on it -------------------------------------------------------------------------

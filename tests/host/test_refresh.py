@@ -22,13 +22,13 @@ from fake_kernel import (
     write,
 )
 
-from wqlab.series import COMMANDS
+from series import COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(project: Project, command: str) -> None:
-    done = project.lab("series", command, "--help")
-    assert done.returncode == 0 and done.stdout.startswith(f"usage: wqlab series {command} ")
+    done = project.series(command, "--help")
+    assert done.returncode == 0 and done.stdout.startswith(f"usage: series {command} ")
     assert "Exit status: 0 done" in done.stdout
     assert (COMMANDS[command][0].__doc__ or "")[:40] in done.stdout
 
@@ -50,14 +50,14 @@ def test_help(project: Project, command: str) -> None:
     ],
 )
 def test_wrong_usage(project: Project, words: str, message: str) -> None:
-    done = project.lab("series", *words.split())
+    done = project.series(*words.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr.splitlines()[-1]
 
 
 @pytest.fixture
 def tree(project: Project) -> Path:
-    done = project.lab("series", "tree")
+    done = project.series("tree")
     assert (done.returncode, done.stdout) == (0, f"{project.tree}\n"), done.stderr
     return project.tree
 
@@ -68,7 +68,7 @@ def ours(project: Project) -> dict[str, str]:
 
 
 def refresh(project: Project, *words: str, **env: str) -> None:
-    done = project.lab("series", "refresh", *words, **env)
+    done = project.series("refresh", *words, **env)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
@@ -76,7 +76,7 @@ def refused(project: Project, message: str) -> None:
     """refresh says why it refuses, in one line, and touches neither side."""
     tree_ids = project.git(project.tree, "for-each-ref"), project.git(project.tree, "status")
     before = ours(project)
-    done = project.lab("series", "refresh")
+    done = project.series("refresh")
     errors = [line for line in done.stderr.splitlines() if not line.startswith("[")]
     assert done.returncode == 1 and len(errors) == 1 and message in errors[0], done.stderr
     assert ours(project) == before
@@ -93,7 +93,7 @@ def test_round_trip_changes_nothing(project: Project, odd: bool) -> None:
     if odd:
         odd_home(project.tmp / "home")
     before = ours(project)
-    assert project.lab("series", "tree").returncode == 0
+    assert project.series("tree").returncode == 0
     if odd:
         with (project.tree / ".git/config").open("a") as config:
             config.write(ODD_CONFIG)
@@ -118,8 +118,8 @@ def test_tree_stands_alone(project: Project, tree: Path) -> None:
 
 # Broken on purpose: the committer's date, or name, not fixed.
 def test_commit_ids_are_reproducible(project: Project, tree: Path) -> None:
-    done = project.lab(
-        "series", "tree", project.tmp / "again", GIT_COMMITTER_NAME="Somebody", TZ="Asia/Tokyo"
+    done = project.series(
+        "tree", project.tmp / "again", GIT_COMMITTER_NAME="Somebody", TZ="Asia/Tokyo"
     )
     assert done.returncode == 0, done.stderr
     assert project.git(project.tmp / "again", "rev-parse", "HEAD") == project.git(
@@ -135,7 +135,7 @@ def test_tree_with_work_is_left(project: Project, tree: Path, committed: bool) -
         project.commit(tree, "workqueue: More")
     before = snapshot(tree / "kernel"), project.git(tree, "rev-parse", "HEAD")
     (project.patches / "0003-gone.patch").write_text("")
-    done = project.lab("series", "tree")
+    done = project.series("tree")
     assert (done.returncode, done.stdout) == (0, f"{tree}\n")
     assert "left as it is" in done.stderr and "to start afresh" in done.stderr
     assert "has changed since" in done.stderr
@@ -148,7 +148,7 @@ def test_tree_without_work_follows_the_patches(project: Project, tree: Path, com
     last = max(project.patches.glob("*.patch"))
     last.unlink()
     write(project.top / NEW_FILE, "int a;\nint b;\n")
-    done = project.lab("series", command)
+    done = project.series(command)
     assert done.returncode == 0, done.stderr
     assert project.git(tree, "rev-list", "--count", "base..HEAD") == "2"
     assert not last.exists() and project.git(tree, "status", "--porcelain") == ""
@@ -158,7 +158,7 @@ def test_tree_without_work_follows_the_patches(project: Project, tree: Path, com
 def test_tree_stays_when_new_patches_do_not_apply(project: Project, tree: Path) -> None:
     min(project.patches.glob("*.patch")).unlink()
     before = project.git(tree, "rev-parse", "HEAD")
-    done = project.lab("series", "tree")
+    done = project.series("tree")
     assert done.returncode == 1 and "git am failed at" in done.stderr
     assert project.git(tree, "rev-parse", "HEAD") == before
     assert project.git(tree, "status", "--porcelain") == ""
@@ -182,12 +182,12 @@ INTERRUPTS = [signal.SIGINT, signal.SIGTERM]
 @pytest.mark.parametrize("tree_there", [False, True])
 def test_interrupted_tree(project: Project, tree_there: bool, sig: signal.Signals) -> None:
     if tree_there:
-        assert project.lab("series", "tree").returncode == 0
+        assert project.series("tree").returncode == 0
         before = snapshot(project.tree / "kernel"), project.git(project.tree, "rev-parse", "HEAD")
         # the second of them does not apply: git am stops there
         min(project.patches.glob("*.patch")).rename(project.patches / "0004-late.patch")
     path = interrupting(project, "am -q", sig)
-    assert project.lab("series", "tree", PATH=path).returncode == 128 + sig
+    assert project.series("tree", PATH=path).returncode == 128 + sig
     if tree_there:
         after = snapshot(project.tree / "kernel"), project.git(project.tree, "rev-parse", "HEAD")
         assert after == before and project.git(project.tree, "status", "--porcelain") == ""
@@ -200,16 +200,16 @@ def test_interrupted_tree(project: Project, tree_there: bool, sig: signal.Signal
 def test_tree_of_another_base_or_none(project: Project, tree: Path) -> None:
     project.commit(project.base, "linux 6.12.118", Kbuild="# newer\n")
     project.git(project.base, "tag", "-f", "base")
-    done = project.lab("series", "tree")
+    done = project.series("tree")
     assert done.returncode == 1 and "'linux 6.12.118'" in done.stderr
-    done = project.lab("series", "tree", project.top / "scripts")
+    done = project.series("tree", project.top / "scripts")
     assert done.returncode == 1 and "no tree of the series" in done.stderr
 
 
 # Broken on purpose: the leftover not removed.
 def test_interrupted_tree_is_redone(project: Project) -> None:
     write(project.tree.parent / f"{BASE}.part" / ".git/HEAD", "cut off")
-    assert project.lab("series", "tree").returncode == 0
+    assert project.series("tree").returncode == 0
     assert project.git(project.tree, "rev-list", "--count", "base..HEAD") == "3"
     assert not (project.tree.parent / f"{BASE}.part").exists()
 
@@ -232,9 +232,9 @@ def test_edit_in_the_tree_reaches_the_patches(project: Project, tree: Path) -> N
 # Broken on purpose: no word about them.
 def test_parts_that_no_longer_fit(project: Project, tree: Path) -> None:
     write(project.patches / "parts", "1 all workqueue: Three with an ümlaut\n")
-    assert "careful" not in project.lab("series", "refresh").stderr
+    assert "careful" not in project.series("refresh").stderr
     project.git(tree, "commit", "-q", "--amend", "-m", "workqueue: Drei")
-    done = project.lab("series", "refresh")
+    done = project.series("refresh")
     assert done.returncode == 0
     assert "careful: patches/6.12/parts: no patch behind" in done.stderr
     assert (project.patches / "parts").is_file()
@@ -244,7 +244,7 @@ def test_parts_that_no_longer_fit(project: Project, tree: Path) -> None:
 @pytest.mark.parametrize("tree_there", [False, True])
 def test_edit_here_is_folded_into_the_last_commit(project: Project, tree_there: bool) -> None:
     if tree_there:
-        assert project.lab("series", "tree").returncode == 0
+        assert project.series("tree").returncode == 0
     patches = sorted(project.patches.glob("*.patch"))
     before = [path.read_bytes() for path in patches]
     write(project.top / NEW_FILE, "int a;\nint edited;\n")
@@ -263,7 +263,7 @@ def test_fold_that_fails_leaves_the_tree(project: Project, tree: Path) -> None:
     write(project.top / NEW_FILE, "int a;\nint edited;\n")
     before = project.git(tree, "rev-parse", "HEAD"), ours(project)
     path = project.shim("git", '[[ " $* " != *" rebase -q "* ]] || exit 1; exec "$REAL" "$@"')
-    done = project.lab("series", "refresh", PATH=path)
+    done = project.series("refresh", PATH=path)
     assert done.returncode == 1 and f"{NEW_FILE} could not be folded" in done.stderr
     assert before == (project.git(tree, "rev-parse", "HEAD"), ours(project))
     assert project.git(tree, "status", "--porcelain") == ""
@@ -281,7 +281,7 @@ def test_interrupted_refresh(
     write(project.top / NEW_FILE, "int a;\nint edited;\n")
     before = project.git(tree, "rev-parse", "HEAD"), ours(project)
     path = interrupting(project, words, sig)
-    assert project.lab("series", "refresh", PATH=path).returncode == (0 if whole else 128 + sig)
+    assert project.series("refresh", PATH=path).returncode == (0 if whole else 128 + sig)
     assert not list((project.top / "patches").glob(".*"))
     if whole:
         assert (project.top / "lib/new.c").exists() and len(ours(project)) == len(before[1]) + 2
@@ -377,18 +377,11 @@ def test_failing_format_patch_writes_nothing(project: Project, tree: Path) -> No
     project.commit(tree, "workqueue: More", Kbuild="more\n")
     before = ours(project)
     path = project.shim("git", '[[ $* != *format-patch* ]] || exit 1; exec "$REAL" "$@"')
-    assert project.lab("series", "refresh", PATH=path).returncode == 1
+    assert project.series("refresh", PATH=path).returncode == 1
     assert ours(project) == before and not list((project.top / "patches").glob(".*"))
 
 
 # Broken on purpose: no look at where it is.
-def test_installed_wqlab_writes_no_patches(project: Project, tree: Path) -> None:
-    for name in ("bases", "patches", "scripts"):
-        shutil.copytree(project.top / name, project.top / "wqlab/data" / name)
-    for command in ("refresh", "letters", "check"):
-        done = project.lab("series", command)
-        assert (done.returncode, done.stdout) == (1, "") and "an installed wqlab" in done.stderr
-    assert project.lab("series", "tree", project.tmp / "other").returncode == 0
 
 
 # Broken on purpose: the other form not looked for; both forms written from the tree; the folder
@@ -400,7 +393,7 @@ def test_patch_in_two_forms(project: Project, older: bool) -> None:
     if older:
         make_older(project)
     before = ours(project)
-    assert project.lab("series", "tree").returncode == 0
+    assert project.series("tree").returncode == 0
     assert (project.tree / "kernel/workqueue.c").read_text() == lines(
         "wq", {10: "one\n", 11: "two\n"}
     )
@@ -416,14 +409,14 @@ def test_patch_in_two_forms(project: Project, older: bool) -> None:
     write(project.tree / "kernel/workqueue.c", lines("wq", changes))
     project.git(project.tree, "commit", "-qa", "--fixup=HEAD~2")
     project.git(project.tree, "-c", "sequence.editor=true", "rebase", "-qi", "--autosquash", "base")
-    done = project.lab("series", "refresh")
+    done = project.series("refresh")
     assert done.returncode == 0, done.stderr
     assert "is the other form of a patch that has changed" in done.stderr
     assert (main if older else form).read_text() == kept
     assert "+first\n" in (form if older else main).read_text()
 
     write(form, form.read_text() + "\n")
-    assert "patches/6.12 has changed" in project.lab("series", "tree").stderr
+    assert "patches/6.12 has changed" in project.series("tree").stderr
 
 
 # Broken on purpose: the other form found by its whole name; not moved along.
@@ -433,7 +426,7 @@ def test_form_of_a_patch_that_has_another_number(project: Project, older: bool) 
     texts = {False: (project.patches / form.name).read_text(), True: form.read_text()}
     if older:
         make_older(project)
-    assert project.lab("series", "tree").returncode == 0
+    assert project.series("tree").returncode == 0
     tree, head = project.tree, project.git(project.tree, "rev-parse", "HEAD")
     project.git(tree, "reset", "-q", "--hard", "base")
     project.commit(tree, "workqueue: Zero", Kbuild="zero\n")
@@ -449,7 +442,7 @@ def test_form_of_a_patch_that_has_another_number(project: Project, older: bool) 
 # Broken on purpose: a form left to nobody.
 def test_form_of_a_patch_that_is_gone(project: Project) -> None:
     add_form(project)
-    assert project.lab("series", "tree").returncode == 0
+    assert project.series("tree").returncode == 0
     project.git(project.tree, "reset", "-q", "--hard", "base")
     project.commit(project.tree, "workqueue: Another title", Kbuild="zero\n")
     refused(project, "which is another form of one")
@@ -489,7 +482,7 @@ def all_of(project: Project) -> dict[str, str]:
 def test_patch_that_says_the_same_is_a_link(project: Project) -> None:
     base = add_alike(project)
     series, tree = project.top / "patches/6.18", project.top / "build/tree/6.18"
-    assert project.lab("series", "tree", "--base", "6.18", BASE_REPO=str(base)).returncode == 0
+    assert project.series("tree", "--base", "6.18", BASE_REPO=str(base)).returncode == 0
     project.git(tree, "rebase", "-q", "-x", "git commit -q --amend --date=now --no-edit", "base")
     refresh(project, "--base", "6.18")
     expected = all_of(project)
@@ -506,7 +499,7 @@ def test_patch_that_says_the_same_is_a_link(project: Project) -> None:
     refresh(project, "--base", "6.18")
     assert snapshot(series) == before
     shutil.rmtree(tree)
-    assert project.lab("series", "tree", "--base", "6.18", BASE_REPO=str(base)).returncode == 0
+    assert project.series("tree", "--base", "6.18", BASE_REPO=str(base)).returncode == 0
     project.git(base, "reset", "-q", "--hard", "base")
     done = project.run("apply", "--base", "6.18", base, project.tmp / "dest")
     assert done.returncode == 0, done.stderr
@@ -539,7 +532,7 @@ def test_links_that_would_change_another_place(project: Project) -> None:
         project.git(base, "format-patch", "-qN", "-1", "-o", project.top / "patches" / name)
     write(project.top / "patches/6.18/cover-letter.txt", "")
     refresh(project)
-    done = project.lab("series", "refresh", "--base", "6.18", BASE_REPO=str(other))
+    done = project.series("refresh", "--base", "6.18", BASE_REPO=str(other))
     assert done.returncode == 0 and "would leave something else" in done.stderr
     assert not links(project)
     [patch] = (project.top / "patches/6.18").glob("*.patch")
@@ -570,7 +563,7 @@ def test_links_to_patches_that_change(project: Project, tree: Path) -> None:
     write(tree / NEW_FILE, "int a;\nint d;\n")
     project.git(tree, "commit", "-qa", "--fixup=HEAD")
     project.git(tree, "-c", "sequence.editor=true", "rebase", "-qi", "--autosquash", "base")
-    done = project.lab("series", "refresh")
+    done = project.series("refresh")
     assert done.returncode == 0 and "patches/6.18/0004" in done.stderr
     assert "is a file now" in done.stderr
     assert sorted(links(project)) == ["0002", "0003"]

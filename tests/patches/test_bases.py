@@ -20,12 +20,12 @@ import checks
 import pytest
 from farm import Making, Need
 
+from series.check import checkpatch
 from wqlab.ground.git import git, git_env
 from wqlab.ground.places import ROOT
 from wqlab.kernels.apt import Unreachable
 from wqlab.kernels.bases import Patch, load_base, other_forms, series_names
 from wqlab.kernels.obtain import obtain
-from wqlab.series.check import checkpatch
 
 
 @dataclass(frozen=True)

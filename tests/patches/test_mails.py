@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import pytest
 from farm import Making, Need
 
+from series.check import all_findings
 from wqlab.ground.problem import Skipped
 from wqlab.kernels.apt import Unreachable
 from wqlab.kernels.bases import load_base, series_names
 from wqlab.kernels.obtain import obtain
-from wqlab.series.check import all_findings
 
 
 @dataclass(frozen=True)

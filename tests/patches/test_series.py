@@ -19,6 +19,7 @@ from farm import Making, Need
 from needs import OTHERS, SOURCE, Boot, Kernel, UmlSeries
 from test_kunit import Suites as BootSuites
 
+from series.check import checkpatch
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import Skipped
 from wqlab.ground.run import CORES
@@ -26,7 +27,6 @@ from wqlab.guests.kunit import Report, Uml, build_uml, run_uml
 from wqlab.guests.vm import Record
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.bases import Base, Patch
-from wqlab.series.check import checkpatch
 
 # Each build has a checkout of its own: a few of them are enough.
 JOBS = max(1, CORES // 4)

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from series.tree import default_tree, make_tree
+from series.worktree import SeriesTree, place
 from wqlab.ground.files import remove
 from wqlab.ground.git import git, own_index
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import OK, Problem
 from wqlab.ground.run import check, say
 from wqlab.kernels.bases import Base, load_base, series_names
-from wqlab.series.tree import default_tree, make_tree
-from wqlab.series.worktree import SeriesTree, place
 
 LETTERS = ROOT / "docs/letters"
 COVER = "0000-cover-letter.patch"

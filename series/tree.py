@@ -12,6 +12,7 @@ import argparse
 import os
 from pathlib import Path
 
+from series.worktree import LIMIT, SeriesTree, place, series_id
 from wqlab.ground.files import remove
 from wqlab.ground.git import am, asked, git, git_env
 from wqlab.ground.places import BUILD
@@ -20,7 +21,6 @@ from wqlab.ground.run import check, say
 from wqlab.kernels import options
 from wqlab.kernels.bases import Base
 from wqlab.kernels.obtain import obtain
-from wqlab.series.worktree import LIMIT, SeriesTree, place, series_id
 
 
 def default_tree(base: Base) -> Path:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from series.worktree import SeriesTree
 from wqlab.ground.files import remove
 from wqlab.ground.git import git, own_index
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import run, say
 from wqlab.kernels.bases import PATCHES, Base, other_forms
-from wqlab.series.worktree import SeriesTree
 
 INDEX = re.compile(r"index [0-9a-f]+\.\.")
 HUNK = re.compile(r"^@@ -\d+(\S*) \+\d+(\S*) @@.*")

@@ -3,10 +3,8 @@
 
 import argparse
 
-from wqlab.ground.places import INSTALLED
-from wqlab.ground.problem import Problem
+from series import check, clean, compare, letters, refresh, tree
 from wqlab.kernels import obtain
-from wqlab.series import check, clean, compare, letters, refresh, tree
 
 # What each does; its module has add_options() and command() as that of a command
 COMMANDS = {
@@ -18,11 +16,10 @@ COMMANDS = {
     "check": (check, "say what is wrong with the series as it would be sent"),
     "clean": (clean, "remove build/, but for work of yours"),
 }
-# What reads or writes more than pip installs
-OF_CLONES = (refresh.command, letters.command, check.command)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the commands, and the options of each."""
     below = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, (module, about) in COMMANDS.items():
         one = below.add_parser(
@@ -38,6 +35,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> int:
-    if INSTALLED and args.command in OF_CLONES:
-        raise Problem("this is done in a clone of the repository, not by an installed wqlab")
+    """Run the command that was named."""
     return args.command(args)

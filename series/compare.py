@@ -7,11 +7,11 @@ that are compared.
 
 import argparse
 
+from series.tree import default_tree, make_tree
 from wqlab.ground.git import git_env
 from wqlab.ground.problem import OK
 from wqlab.ground.run import check
 from wqlab.kernels import options
-from wqlab.series.tree import default_tree, make_tree
 
 LIMIT = 600.0  # seconds
 

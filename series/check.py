@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from series.letters import COVER, LETTERS, read_letters, write_letters
+from series.worktree import SeriesTree
 from wqlab.ground.places import ROOT, VENV
 from wqlab.ground.problem import FAILED, OK, Problem
 from wqlab.ground.run import run, say
 from wqlab.kernels.bases import Patch, load_base, series_names
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source
-from wqlab.series.letters import COVER, LETTERS, read_letters, write_letters
-from wqlab.series.worktree import SeriesTree
 
 COLUMNS, WORDS = 75, 350
 FIXES = re.compile(r"""^Fixes: (?P<id>[0-9a-f]{12}) \("(?P<title>.+)"\)$""")

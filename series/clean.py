@@ -7,11 +7,11 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from series.worktree import AGREED, SeriesTree
 from wqlab.ground.files import remove
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import OK
 from wqlab.ground.run import say
-from wqlab.series.worktree import AGREED, SeriesTree
 
 
 def below(folder: Path) -> list[Path]:

@@ -24,6 +24,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from series.links import link_alike, swap, write_forms
+from series.tree import default_tree, make_tree
+from series.worktree import SeriesTree, place, series_id
 from wqlab.ground.files import remove
 from wqlab.ground.git import asked
 from wqlab.ground.places import ROOT
@@ -31,9 +34,6 @@ from wqlab.ground.problem import OK, Problem
 from wqlab.ground.run import say, uninterrupted
 from wqlab.kernels import options
 from wqlab.kernels.bases import PATCHES, Base, Patch, list_parts, read_series
-from wqlab.series.links import link_alike, swap, write_forms
-from wqlab.series.tree import default_tree, make_tree
-from wqlab.series.worktree import SeriesTree, place, series_id
 
 CHANGED = re.compile(
     r"^(diff --git a/|new file mode |deleted file mode |index [0-9a-f]+\.\.)(\S+)", re.MULTILINE
