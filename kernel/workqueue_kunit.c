@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests for workqueue, included by workqueue.c. The line before each case says what a
- * user would see if it failed.
+ * KUnit tests for workqueue, included by workqueue.c. The comment before each case says what
+ * is wrong if it fails.
  */
 #include <kunit/test.h>
 #include <linux/cpu.h>
@@ -12,7 +12,7 @@
 
 #define RANDOM_SEED	20231109
 
-/* longer than any case is patient: an item that waits doesn't give up before */
+/* how long an item waits at most, which is longer than any case waits for an item */
 #define ITEM_LIMIT	(60 * HZ)
 
 /* when to give up on what should happen at once, sooner if something failed before */
@@ -57,7 +57,7 @@ static struct workqueue_struct *new_wq(struct kunit *test, unsigned int flags, i
 }
 
 #define WQ_KUNIT_ORDERED	(WQ_UNBOUND | __WQ_ORDERED)
-/* hardly anyone else uses these pools, an item of whom would start ours */
+/* hardly anyone else uses these pools; items of others would kick them and start ours */
 #define WQ_KUNIT_PERCPU		(WQ_HIGHPRI | WQ_PERCPU)
 
 static void set_attrs(struct kunit *test, struct workqueue_struct *wq,
@@ -153,7 +153,7 @@ static void expect_not_started(struct kunit *test, struct item *item)
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&item->started, HZ / 20));
 }
 
-/* it waits for its turn: the next one of its node to be queued, on any pool, does as well */
+/* @item is inactive; as long as it is, other items of its workqueue and node have to wait too */
 static void expect_waits(struct kunit *test, struct item *item)
 {
 	EXPECT_SOON(test, READ_ONCE(*work_data_bits(&item->work)) & WORK_STRUCT_INACTIVE);
@@ -243,7 +243,7 @@ static struct flush *start_flush(struct kunit *test, struct item *target)
 	return flush;
 }
 
-/* until what is pending has a barrier */
+/* wait until a barrier is linked to the pending @target */
 static void await_barrier(struct kunit *test, struct item *target)
 {
 	EXPECT_SOON(test, READ_ONCE(*work_data_bits(&target->work)) & WORK_STRUCT_LINKED);
@@ -259,7 +259,7 @@ static void expect_not_flushed(struct kunit *test, struct flush *flush)
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flush->done, HZ / 20));
 }
 
-/* another CPU, which does something when it's told */
+/* a thread on another CPU that calls @fn when it's told to */
 struct helper {
 	void			(*fn)(void *arg);
 	void			*arg;
@@ -306,18 +306,18 @@ static struct helper *new_helper(struct kunit *test, int nr, void (*fn)(void *ar
 }
 
 /*
- * What starts a work item, and what ends a flush: in most cases there is an item that starts
- * by one wakeup only, as the item which would otherwise have it started waits for it.
+ * What starts a work item, and what ends a flush. Most cases have an item that only the wakeup
+ * under test can start: any other item whose end would start it too is made to wait for it.
  */
 
-/* items that have to run at the same time hang, where a worker doesn't wake up the next one */
+/* fails if items that wait for each other hang, as a worker doesn't wake up the next one */
 static void chained_items_start(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 4);
 	int round, i;
 
 	set_nice(test, wq, -9);
-	/* workers are created, then they are there and idle */
+	/* the first round creates workers, in the second one they are idle */
 	for (round = 0; round < 2; round++) {
 		struct item *items[4];
 
@@ -361,20 +361,20 @@ static void start_pair(struct kunit *test, bool spin)
 	}
 }
 
-/* items of a CPU wait for one that sleeps */
+/* fails if an item isn't started when another one of its CPU sleeps */
 static void item_starts_when_another_sleeps(struct kunit *test)
 {
 	start_pair(test, false);
 }
 
-/* items of a CPU wait for one that keeps it busy */
+/* fails if an item isn't started when another one keeps its CPU busy */
 static void item_starts_when_another_hogs_cpu(struct kunit *test)
 {
 	wq_cpu_intensive_thresh_us = 1000;
 	start_pair(test, true);
 }
 
-/* an item waits for ever after one of another pool that had its place in max_active */
+/* fails if an item isn't started when one of another pool, which it waits for, ends */
 static void item_of_another_pool_starts(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 1);
@@ -389,7 +389,7 @@ static void item_of_another_pool_starts(struct kunit *test)
 	expect_starts(test, second);
 }
 
-/* an ordered workqueue whose attributes change hangs, or runs two items at once */
+/* fails if an ordered workqueue whose attributes change hangs, or runs two items at once */
 static void item_starts_when_unplugged(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_KUNIT_ORDERED, 1);
@@ -424,7 +424,7 @@ static const struct wq_kind limited_kinds[] = {
 
 KUNIT_ARRAY_PARAM_DESC(limited_kind, limited_kinds, name);
 
-/* raising max_active has no effect on items that wait */
+/* fails if raising max_active doesn't start items that wait */
 static void item_starts_when_limit_is_raised(struct kunit *test)
 {
 	const struct wq_kind *kind = test->param_value;
@@ -442,14 +442,14 @@ static void item_starts_when_limit_is_raised(struct kunit *test)
 
 static void set_frozen(struct workqueue_struct *wq, bool frozen)
 {
-	/* what freezing does, and thawing */
+	/* like freezing and thawing, a max_active of 0 and back */
 	mutex_lock(&wq->mutex);
 	wq->saved_max_active = !frozen;
 	wq_adjust_max_active(wq);
 	mutex_unlock(&wq->mutex);
 }
 
-/* a freezable workqueue runs items while the system is frozen, or none after it was thawed */
+/* fails if a workqueue starts items while it is frozen, or doesn't after it was thawed */
 static void frozen_items_start(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 1);
@@ -477,7 +477,7 @@ static void frozen_items_start(struct kunit *test)
 	expect_starts(test, third);
 }
 
-/* an item that is queued for another pool while it executes runs twice at once */
+/* fails if an item that is queued for another pool while it executes runs twice at once */
 static void executing_item_stays(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
@@ -492,7 +492,7 @@ static void executing_item_stays(struct kunit *test)
 	expect_starts(test, item);
 }
 
-/* without slots, an item that was queued again while it executes exceeds max_active */
+/* fails if a per-cpu workqueue doesn't count an item that was queued again while it executes */
 static void deferred_item_counts_on_cpu(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_PERCPU, 2);
@@ -512,7 +512,7 @@ static void deferred_item_counts_on_cpu(struct kunit *test)
 struct chain {
 	struct work_struct	work;
 	struct workqueue_struct	*wq;
-	int			nr_left;	/* times that it is executed yet */
+	int			nr_left;	/* how many times it is still to be executed */
 };
 
 static void chain_fn(struct work_struct *work)
@@ -524,7 +524,7 @@ static void chain_fn(struct work_struct *work)
 		queue_work(chain->wq, work);
 }
 
-/* drain_workqueue() returns while an item of it is queued again */
+/* fails if drain_workqueue() returns while an item of the workqueue is queued again */
 static void draining_waits_for_chained_items(struct kunit *test)
 {
 	struct chain chain = { .wq = new_wq(test, WQ_UNBOUND, 1), .nr_left = 5 };
@@ -538,8 +538,8 @@ static void draining_waits_for_chained_items(struct kunit *test)
 }
 
 /*
- * destroy_workqueue() warns of an item in flight, or draining ends early: an item ends while
- * another one waits for its place in max_active, in a pool whose lock is taken.
+ * Fails if destroy_workqueue() warns of an item in flight, or draining ends early, when an item
+ * ends while another one waits for its place in max_active, in a pool whose lock is taken.
  */
 static void ending_item_keeps_pwq_busy(struct kunit *test)
 {
@@ -577,7 +577,7 @@ static void ending_item_keeps_pwq_busy(struct kunit *test)
 	expect_starts(test, second);
 }
 
-/* flush_work() hangs when an item that waits for one of another pool is cancelled */
+/* fails if flush_work() hangs when an item that waits for one of another pool is cancelled */
 static void flush_of_cancelled_item_ends(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 1);
@@ -610,8 +610,8 @@ static const struct wq_kind flushed_kinds[] = {
 KUNIT_ARRAY_PARAM_DESC(flushed_kind, flushed_kinds, name);
 
 /*
- * flush_work() returns while the item executes, when its next execution is cancelled, maybe
- * as soon as an item of another workqueue kicks the pool.
+ * Fails if flush_work() returns while the item executes, when its next execution is cancelled,
+ * maybe as soon as an item of another workqueue kicks the pool.
  */
 static void flush_waits_for_execution(struct kunit *test)
 {
@@ -712,8 +712,8 @@ static void flush_item(void *arg)
 }
 
 /*
- * flush_work() returns early, when it has to wait for the lock of the pool that executes an
- * item, which is queued for another one meanwhile.
+ * Fails if flush_work() returns early when it has to wait for the lock of the pool that executes
+ * an item, which is queued for another one meanwhile.
  */
 static void flush_looks_again(struct kunit *test)
 {
@@ -743,7 +743,7 @@ static void flush_looks_again(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flushes->done, patience(test)));
 }
 
-/* an item for which no worker can be created waits, in spite of WQ_MEM_RECLAIM */
+/* fails if an item for which no worker can be created waits, in spite of WQ_MEM_RECLAIM */
 static void item_starts_on_rescuer(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
@@ -796,7 +796,7 @@ static void block_second_item(struct kunit *test, struct blocked_wq *b, bool on_
 	KUNIT_EXPECT_TRUE(test, cancel_work(&b->third->work));
 }
 
-/* an item waits for one that has got its place in max_active and is cancelled */
+/* fails if an item isn't started when one that has got its place in max_active is cancelled */
 static void item_starts_when_another_is_cancelled(struct kunit *test)
 {
 	struct blocked_wq b;
@@ -813,8 +813,8 @@ static void item_starts_when_another_is_cancelled(struct kunit *test)
 }
 
 /*
- * Under memory pressure, an item that has waited for one of another pool waits on for a
- * worker that can't be created. Or the rescuer is summoned for nothing.
+ * Fails if an item that has waited for one of another pool waits on for a worker that can't be
+ * created, or if the rescuer is summoned for nothing.
  */
 static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 {
@@ -864,7 +864,7 @@ static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 }
 
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
-/* an item waits for one that keeps a CPU busy, which goes offline */
+/* fails if an item isn't started when its CPU, which another one keeps busy, goes offline */
 static void item_starts_when_cpu_goes_offline(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_KUNIT_PERCPU, 0);
@@ -937,7 +937,7 @@ static struct kunit_suite wakeups_test_suite = {
  * Pods: where CPUs are that come online late, or come back elsewhere, and where workers are.
  */
 
-/* a scope is taken for another one whose name begins alike, or isn't known in upper case */
+/* fails if a scope is taken for one whose name begins alike, or isn't known in upper case */
 static void scope_names_match_exactly(struct kunit *test)
 {
 	static const char * const bogus[] = {
@@ -963,7 +963,7 @@ static void scope_names_match_exactly(struct kunit *test)
 				    bogus[i]);
 }
 
-/* a mistyped default_affinity_scope isn't refused, or has an effect */
+/* fails if a mistyped default_affinity_scope isn't refused, or has an effect */
 static void bogus_default_scope_changes_nothing(struct kunit *test)
 {
 	enum wq_affn_scope before = wq_affn_dfl;
@@ -973,7 +973,7 @@ static void bogus_default_scope_changes_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wq_affn_dfl, before);
 }
 
-/* wq_dump.py shows a CPU of this machine in two pods of a scope, or in none */
+/* fails if a CPU of this machine is in two pods of a scope, or in none */
 static void pods_partition_possible_cpus(struct kunit *test)
 {
 	int affn, pod, cpu;
@@ -1148,8 +1148,8 @@ static bool late_pods_fit(struct kunit *test, struct late_machine *m, int cpu)
 }
 
 /*
- * CPUs that come online late (maxcpus=, nosmt, hot-add) are in pods that don't fit, depending
- * on their order. Those that go offline and online again change nothing.
+ * Fails if CPUs that come online late (maxcpus=, nosmt, hot-add) are in pods that don't fit or
+ * depend on their order, or if those that go offline and online again change anything.
  */
 static void pods_of_late_cpus(struct kunit *test)
 {
@@ -1229,7 +1229,7 @@ static bool shuffle_late_machine(struct kunit *test, struct late_machine *m,
 	return late_pods_fit(test, m, -1);
 }
 
-/* a CPU that comes back elsewhere, as in virtual machines, stays in the pod where it was */
+/* fails if a CPU that comes back elsewhere, as in virtual machines, stays in its old pod */
 static void pods_of_moving_cpus(struct kunit *test)
 {
 	struct late_machine *m = new_late_machine(test), *random = new_late_machine(test);
@@ -1253,7 +1253,7 @@ static void where_fn(struct work_struct *work)
 	cpumask_copy(where->allowed, current->cpus_ptr);
 }
 
-/* an item of a strict scope runs outside the pod of the CPU that it was queued on */
+/* fails if an item of a strict scope runs outside the pod of the CPU that it was queued on */
 static void strict_workers_stay_in_pod(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
@@ -1398,7 +1398,7 @@ static void free_limited(struct kunit *test, struct limited *limited, int nr_run
 	}
 }
 
-/* more items run at a time than max_active allows, or fewer */
+/* fails if more items run at a time than max_active allows, or fewer */
 static void limit_is_exact(struct kunit *test)
 {
 	static const int limits[] = { 1, 2, 3, 4, 8, 16 };
@@ -1417,7 +1417,7 @@ static void limit_is_exact(struct kunit *test)
 	}
 }
 
-/* workqueue_set_max_active() or freezing is ignored, or ends more than it should */
+/* fails if workqueue_set_max_active() or freezing is ignored, or ends more than it should */
 static void limit_is_raised_and_lowered(struct kunit *test)
 {
 	struct limited *limited = new_limited(test, 4);
@@ -1459,7 +1459,7 @@ static void limit_is_raised_and_lowered(struct kunit *test)
 	free_limited(test, limited, 1);
 }
 
-/* items that are cancelled while they wait leave fewer to run from then on, or more */
+/* fails if items that are cancelled while they wait leave fewer to run from then on, or more */
 static void waiting_items_can_be_cancelled(struct kunit *test)
 {
 	struct limited *limited = new_limited(test, 2);
@@ -1486,7 +1486,7 @@ static void waiting_items_can_be_cancelled(struct kunit *test)
 	free_limited(test, limited, 1);
 }
 
-/* changing the scope of a workqueue again and again takes away from its max_active */
+/* fails if changing the scope of a workqueue again and again takes away from its max_active */
 static void slots_of_released_pwqs_come_back(struct kunit *test)
 {
 	struct limited *limited = new_limited(test, NR_LIMITED);
@@ -1511,8 +1511,8 @@ static const bool cancelled[] = { false, true };
 KUNIT_ARRAY_PARAM(cancelled, cancelled, NULL);
 
 /*
- * flush_work() returns early, if the item finds no slot when it's about to be started. Or it
- * waits for a slot itself, where the item is cancelled.
+ * Fails if flush_work() returns early when the item finds no slot as it's about to be started,
+ * or if it waits for a slot itself when the item is cancelled.
  */
 static void flush_waits_for_slot(struct kunit *test)
 {
@@ -1575,7 +1575,7 @@ static void expect_slot_put_back(struct kunit *test, struct pool_workqueue *pwq)
 	KUNIT_EXPECT_EQ(test, nr_slots(pwq->wq), pwq->wq->max_active);
 }
 
-/* an item that is queued again while it executes takes away from max_active for good */
+/* fails if an item that is queued again while it executes takes away from max_active for good */
 static void slot_of_deferred_item_is_put_back(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
@@ -1599,7 +1599,7 @@ static void rescuer_puts_back_slot(struct kunit *test)
 	expect_slot_put_back(test, pwq);
 }
 
-/* a timer of a workqueue that was destroyed runs, and crashes */
+/* fails if a timer of a workqueue that was destroyed runs, and crashes */
 static void slot_timer_ends_with_workqueue(struct kunit *test)
 {
 	struct workqueue_struct *wq = alloc_workqueue("kunit", WQ_UNBOUND, 1);
@@ -2152,8 +2152,8 @@ static void expect_all_used(struct slots *slots)
 }
 
 /*
- * After whatever has been done, more or fewer items than max_active run from then on, or some
- * wait though others could run.
+ * Fails if after whatever has been done, more or fewer items than max_active run from then on,
+ * or some wait though others could run.
  */
 static void slots_add_up(struct kunit *test)
 {
@@ -2173,7 +2173,7 @@ static void slots_add_up(struct kunit *test)
 	}
 }
 
-/* max_active is split among nodes in other shares, or what it's raised by is of no use */
+/* fails if max_active is split among nodes in other shares, or raising it is of no use */
 static void slots_of_no_node_are_shared_out(struct kunit *test)
 {
 	int share = DIV_ROUND_UP(12, num_online_nodes());
@@ -2195,7 +2195,7 @@ static void slots_of_no_node_are_shared_out(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 4);
 }
 
-/* a node takes slots from one that has as few, or waits for a tick though one has more */
+/* fails if a node takes slots from one with as few, or waits for a tick though one has more */
 static void slots_are_taken_from_nodes_with_more(struct kunit *test)
 {
 	int share = DIV_ROUND_UP(6, num_online_nodes());
@@ -2223,7 +2223,7 @@ static void slots_are_taken_from_nodes_with_more(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 2, 0), 1), 1);
 }
 
-/* a slot goes to a node that should not have it yet, or one is passed over */
+/* fails if a slot goes to a node that should not have it yet, or one is passed over */
 static void next_node_has_less(struct kunit *test)
 {
 	static const struct {
@@ -2290,7 +2290,7 @@ static void next_node_has_less(struct kunit *test)
 	test->priv = NULL;
 }
 
-/* a node that waits is left out, or waits much longer than a turn */
+/* fails if a node that waits is left out, or waits much longer than a turn */
 static void nodes_take_turns(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1);
@@ -2341,7 +2341,7 @@ static void nodes_take_turns(struct kunit *test)
 	}
 }
 
-/* items of a pool run much longer than a turn while others wait, or change with each item */
+/* fails if pools keep a slot much longer than a turn while others wait, or for one item only */
 static void slots_are_kept_for_a_turn(struct kunit *test)
 {
 	/* the first item of all has taken its slot and isn't part of a turn */
@@ -2395,7 +2395,7 @@ static void slots_are_kept_for_a_turn(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, p[0].pwq->nr_keep, 4);
 }
 
-/* turns last too long or too short, or end when max_active is raised */
+/* fails if turns last too long or too short, or end when max_active is raised */
 static void turns_take_their_time(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 4);
@@ -2441,7 +2441,7 @@ static void slots_open_twice(struct slots_pool *p, int nr, int more)
 	pwq_open(p->pwq, more);
 }
 
-/* pools of a node take locks for each item, as one holds what all of them need */
+/* fails if pools of a node take locks for each item, as one holds what all of them need */
 static void slots_are_shared(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 8 * 8 * 8);
@@ -2474,7 +2474,7 @@ static void slots_are_shared(struct kunit *test)
 	expect_slots_free(p, 0, 2, 2);
 }
 
-/* lowering max_active lets fewer run than it could, or more start */
+/* fails if lowering max_active lets fewer run than it could, or more start */
 static void slots_are_given_up(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 24);
@@ -2531,7 +2531,7 @@ static void slots_are_given_up(struct kunit *test)
 	expect_slots(slots);
 }
 
-/* after max_active was lowered, one more than that runs, where nothing waits */
+/* fails if one more than max_active runs after that was lowered, where nothing waits */
 static void owed_slots_are_not_left(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 2);
@@ -2546,7 +2546,7 @@ static void owed_slots_are_not_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_end_one(p, p), 0);
 }
 
-/* cancelling an item that is about to get a slot costs one, or hangs all that wait behind it */
+/* fails if cancelling an item that is about to get a slot costs one, or hangs those behind it */
 static void slots_are_refused(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1);
@@ -2568,7 +2568,7 @@ static void slots_are_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(next, 0), 1);
 }
 
-/* items wait though it's those of another workqueue, on the same pool, that find no slot */
+/* fails if items wait though only those of another workqueue on their pool find no slot */
 static void slots_of_others_are_used(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1), *others = new_slots(test, 1);
@@ -2609,7 +2609,7 @@ static void slots_of_others_are_used(struct kunit *test)
 	expect_slots(others);
 }
 
-/* pools that come late take slots away that are on their way to one that waits */
+/* fails if pools that come late take slots away that are on their way to one that waits */
 static void slots_are_not_taken_on_their_way(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 2);
@@ -2644,7 +2644,10 @@ static void slots_are_not_taken_on_their_way(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(waiting, 0), 1);
 }
 
-/* slots stay free while another node waits, as a pool has taken more than it needs in between */
+/*
+ * Fails if slots stay free while another node waits, as a pool has taken more than it needs in
+ * between.
+ */
 static void slots_are_not_left_on_their_way(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 2 * 16);
@@ -2671,7 +2674,7 @@ static void slots_are_not_left_on_their_way(struct kunit *test)
 	expect_slots(slots);
 }
 
-/* an idle system has a timer that runs for nothing, or free slots wait for longer than a tick */
+/* fails if an idle system has a timer that runs, or free slots wait for longer than a tick */
 static void slot_timer_runs_within_a_tick(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 4);
@@ -2716,7 +2719,7 @@ static void slot_timer_runs_within_a_tick(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, timer->expires, expires);
 }
 
-/* items that wait keep workers busy one by one, or too many of them are moved under a lock */
+/* fails if waiting items keep workers busy one by one, or too many are moved under a lock */
 static void slots_are_not_there_for_many(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1);
@@ -2759,7 +2762,7 @@ static void slots_do_work(void *arg)
 	}
 }
 
-/* slots get lost when one CPU takes and puts them and another takes them away */
+/* fails if slots get lost when one CPU takes and puts them and another takes them away */
 static void slots_add_up_when_closed(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 2);
@@ -2781,7 +2784,9 @@ static void slots_do_start(void *arg)
 	slots_start(arg);
 }
 
-/* a pool is freed while a worker that has parked its item, which is cancelled, looks for slots */
+/*
+ * Fails if a pool is freed while a worker looks for slots for a parked item, which is cancelled.
+ */
 static void parked_item_keeps_pool(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1);
@@ -2827,7 +2832,10 @@ static int slots_spare_meanwhile(struct wq_node_nr_active *nna, raw_spinlock_t *
 	return nna->nr_spare;
 }
 
-/* lowering max_active lets more run, as what a search or raising has in hand isn't counted */
+/*
+ * Fails if lowering max_active lets more run, as what a search or raising has in hand isn't
+ * counted.
+ */
 static void slots_in_hand_are_given_up(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 4);
@@ -2873,7 +2881,7 @@ static void slots_do_end(void *arg)
 	slots_end(arg);
 }
 
-/* a slot that moves to a node where nothing waits anymore opens a pwq of another one */
+/* fails if a slot that moves to a node where nothing waits anymore opens a pwq of another one */
 static void slots_open_where_they_are_owned(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1);
@@ -2909,8 +2917,8 @@ static void slots_do_lower(void *arg)
 }
 
 /*
- * More items run than a lower max_active allows, as a turn goes on with a slot that is owed:
- * turns end with the lock of each pool held, after everything else.
+ * Fails if more items run than a lower max_active allows, as a turn goes on with a slot that is
+ * owed: turns end with the lock of each pool held, after everything else.
  */
 static void turns_end_when_limit_is_lowered(struct kunit *test)
 {
@@ -2985,7 +2993,7 @@ static struct kunit_suite max_active_test_suite = {
  * held meanwhile.
  */
 
-/* a burst of items takes a wakeup for each, as a worker is woken up that is on its way */
+/* fails if a burst wakes up a worker for each item, as one is woken up that is on its way */
 static void burst_wakes_up_worker_once(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
@@ -3015,7 +3023,7 @@ static void burst_wakes_up_worker_once(struct kunit *test)
 }
 
 #ifdef CONFIG_PROVE_LOCKING
-/* lockdep has found a deadlock, in any of the cases so far */
+/* fails if lockdep has found a deadlock, in any of the cases so far */
 static void lockdep_has_no_complaint(struct kunit *test)
 {
 	KUNIT_EXPECT_TRUE(test, debug_locks);
@@ -3279,7 +3287,7 @@ static void set_real_machine(struct machine *m, const struct real_machine *real,
 	}
 }
 
-/* shards of a machine that is sold split siblings, cross caches, are uneven or too many */
+/* fails if shards of a real machine split siblings, cross caches, are uneven or too many */
 static void shards_of_real_machines(struct kunit *test)
 {
 	const struct real_machine *real = test->param_value;
@@ -3294,7 +3302,7 @@ static void shards_of_real_machines(struct kunit *test)
 	}
 }
 
-/* of some size, shards are too many by one, or one has a core too many */
+/* fails if shards of some size are too many by one, or one has a core too many */
 static void shards_of_every_size(struct kunit *test)
 {
 	struct machine *m = new_machine(test, 256);
@@ -3365,7 +3373,7 @@ static void set_random_machine(struct machine *m, struct rnd_state *rnd)
 	}
 }
 
-/* shards depend on how CPUs are numbered, or on what a level below the LLC looks like */
+/* fails if shards depend on how CPUs are numbered, or on what a level below the LLC looks like */
 static void shards_of_random_machines(struct kunit *test)
 {
 	struct machine *m = new_machine(test, 512);
@@ -3402,7 +3410,7 @@ static const struct clustered clustered_machines[] = {
 
 KUNIT_ARRAY_PARAM_DESC(clustered, clustered_machines, name);
 
-/* cores that share an L2 cache are split, or all of a socket are one shard */
+/* fails if cores that share an L2 cache are split, or all of a socket are one shard */
 static void shards_of_clusters(struct kunit *test)
 {
 	const struct clustered *clustered = test->param_value;
@@ -3420,7 +3428,7 @@ static void shards_of_clusters(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, m->shard_cores[i], clustered->cores[i]);
 }
 
-/* with nosmt or maxcpus=, CPUs that aren't online are counted as cores and spoil the shards */
+/* fails if CPUs that aren't online (nosmt, maxcpus=) are counted as cores and spoil the shards */
 static void shards_without_late_cpus(struct kunit *test)
 {
 	static const struct {
@@ -3476,13 +3484,16 @@ static u64 layout_ns(struct kunit *test, int nr_cpus)
 	return best;
 }
 
-/* booting takes long with thousands of CPUs: each pair of them would take 64 times as long */
+/*
+ * Fails if booting takes long with thousands of CPUs: each pair of them would take 64 times as
+ * long.
+ */
 static void layout_takes_linear_time(struct kunit *test)
 {
 	KUNIT_EXPECT_LT(test, layout_ns(test, 4096), 3 * 8 * layout_ns(test, 512));
 }
 
-/* a mistyped shard size isn't refused, or has an effect */
+/* fails if a mistyped shard size isn't refused, or has an effect */
 static void bogus_shard_size_changes_nothing(struct kunit *test)
 {
 	static const char * const bogus[] = {
@@ -3532,8 +3543,8 @@ static void set_shard_size(struct kunit *test, unsigned int size)
 }
 
 /*
- * Shards of this machine don't fit it or don't follow the size, or an item that was running
- * when that changed is lost, or runs twice at once when it is queued again meanwhile.
+ * Fails if shards of this machine don't fit it or don't follow the size, or if an item that was
+ * running when that changed is lost, or runs twice at once when it is queued again meanwhile.
  */
 static void shard_size_changes_at_run_time(struct kunit *test)
 {
