@@ -238,6 +238,7 @@ say("verdict pass\n")
     assert start(kernel).verdict == "pass"
 
 
+@pytest.mark.tier("test")
 def test_refused_qmp(kernel: BuildDir, qemu) -> None:
     qemu(
         QMP

@@ -104,6 +104,7 @@ def test_benchstat_forgets_what_is_not_known(capsys: pytest.CaptureFixture, tmp_
     assert [config["scenario"] for config in configs][:5] == ["bench-2"] * 4 + [""]
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda p: p.name)
 def test_stored_results(capsys: pytest.CaptureFixture, path: Path) -> None:
     """All of their figures are there, and each name is that of one thing only."""

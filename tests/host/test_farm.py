@@ -246,6 +246,7 @@ def test_three(made): pass
     assert "Twice(of=Bad()): no compiler" in result.out
 
 
+@pytest.mark.tier("test")
 def test_waiting_has_a_limit(project, run: Run) -> None:
     """As long as other needs get done, a test waits for its own."""
     project(

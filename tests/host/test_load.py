@@ -178,6 +178,7 @@ def test_force_is_handed_on(place: Place) -> None:
     assert place.calls() == ["/dev/a /dev/b 60 4 force=1"]
 
 
+@pytest.mark.tier("test")
 def test_a_load_that_fails_at_once_ends_it(place: Place) -> None:
     place.put("wrong", "/dev/a holds something (ext4): --force overwrites it")
     done = place.run(*DEVICES)
@@ -187,6 +188,7 @@ def test_a_load_that_fails_at_once_ends_it(place: Place) -> None:
     assert len(place.calls()) == 1 and not place.out.exists()
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_takes_back_what_was_set_up(place: Place, number: int) -> None:
     place.put("slow")
@@ -203,6 +205,7 @@ def test_interrupted_takes_back_what_was_set_up(place: Place, number: int) -> No
     assert "taking back what was set up" in err and "Traceback" not in err
 
 
+@pytest.mark.tier("test")
 def test_killed_it_takes_back_what_was_set_up(place: Place) -> None:
     place.put("slow")
     with subprocess.Popen(place.command(*DEVICES), stderr=subprocess.DEVNULL) as program:

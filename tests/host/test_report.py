@@ -586,6 +586,7 @@ def test_page_needs_nothing_else(shape: str) -> None:
     assert "{{" not in html and "{%" not in html
 
 
+@pytest.mark.tier("test")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_figures_say_where_they_come_from(shape: str) -> None:
     html, drawings = page_of(shape)
