@@ -19,6 +19,7 @@ KERNELS = {
     "stock": Kernel("irqsoff", 0, modules=("wqcrowd",)),
     "series": Kernel("irqsoff", modules=("wqcrowd",)),
 }
+SLACK = 1.2  # simulated boots of one kernel agree; another kernel may shift a step a little
 Figures = dict[str, float]  # us, by what is done
 
 
@@ -59,4 +60,5 @@ def test_no_longer_than_stock(made: dict[str, Figures], machine: str) -> None:
     print(made)
     stock, series = made["stock"], made["series"]
     # The scheduler has them off for some time in each step, and that varies.
-    assert max(series.values()) <= max(stock.values())
+    longer = {step: us for step, us in series.items() if us > SLACK * stock[step]}
+    assert not longer, f"longer than {stock}"

@@ -11,8 +11,8 @@ from wqlab.guests.scenario import Scenario, find_scenario, parse_cpulist
 from wqlab.guests.vm import Record
 from wqlab.measure.counts.peaks import MACHINES, commands, peaks
 
-# The others only with --tier full: a minute each
-ALWAYS = "nodes-4-cpuless"
+# One, two, four and eight nodes. The others only with --tier full: a minute each.
+ALWAYS = ("nodes-1", "nodes-2", "nodes-4-cpuless", "nodes-8")
 
 each_machine = pytest.mark.parametrize(
     "scenario",
@@ -24,7 +24,7 @@ each_machine = pytest.mark.parametrize(
                 pytest.mark.needs(
                     Boot(scenario.name, "maxactive", kernel, commands=commands(scenario))
                 ),
-                pytest.mark.tier("test" if scenario.name == ALWAYS else "full"),
+                pytest.mark.tier("test" if scenario.name in ALWAYS and not kernel.arch else "full"),
             ],
         )
         for kernel in (TEST, *OTHERS)
