@@ -38,18 +38,23 @@ VERBS = {"bring", "embed", "feed", "focus", "need", "shed", "speed"}
 
 @dataclass(frozen=True)
 class Mail:
+    """A file of what `series letters` writes."""
+
     path: Path
 
     @cached_property
     def message(self) -> email.message.EmailMessage:
+        """Its headers and text."""
         return email.message_from_bytes(self.path.read_bytes(), policy=email.policy.default)
 
     @property
     def is_cover(self) -> bool:
+        """Whether it is a cover letter."""
         return self.path.name == COVER
 
     @property
     def subject(self) -> str:
+        """Its subject, without [PATCH ...]."""
         return re.sub(r"^\[PATCH[^]]*\] ", "", str(self.message["Subject"]))
 
     @cached_property
@@ -65,12 +70,14 @@ def known_commits() -> dict[str, str]:
 
 
 def unaddressed(mail: Mail) -> Iterator[str]:
+    """Headers that name nobody."""
     for header, what in (("To", "nobody"), ("Cc", "no list")):
         if "@" not in str(mail.message[header]):
             yield f"get_maintainer.pl names {what}"
 
 
 def bad_subject(mail: Mail) -> Iterator[str]:
+    """A subject that is too long, or not in the imperative."""
     if len(mail.subject) >= COLUMNS:
         yield f"the subject has {len(mail.subject)} columns"
     verb = re.sub(r"^(\S+: )*", "", mail.subject).split()[0]
@@ -80,6 +87,7 @@ def bad_subject(mail: Mail) -> Iterator[str]:
 
 
 def bad_fixes(mail: Mail) -> Iterator[str]:
+    """Fixes: that are malformed, or name what docs/letters/commits doesn't have."""
     for line in re.findall(r"^Fixes:.*", mail.text, re.MULTILINE):
         found = FIXES.match(line)
         if not found:
@@ -102,6 +110,7 @@ def ours(mail: Mail, tree: Path) -> Iterator[str]:
 
 
 def other_kernels(mail: Mail) -> Iterator[str]:
+    """Kernels that are named other than as history: figures are of the newest base alone."""
     text = " ".join(mail.text.split())
     for name in series_names()[:-1]:
         number = rf"(?<![\d.]){re.escape(name)}(?!\d)"
@@ -112,6 +121,7 @@ def other_kernels(mail: Mail) -> Iterator[str]:
 
 
 def too_long(mail: Mail) -> Iterator[str]:
+    """The first letter, where it has more than WORDS words."""
     if mail.is_cover and mail.path.parent.name == "first":
         _, _, text = (LETTERS / "first.txt").read_text().partition("\n\n")
         if len(text.split()) > WORDS:
@@ -135,6 +145,7 @@ def checkpatch(tree: Path, patch: Patch) -> str:
 
 
 def findings(mail: Mail, tree: Path) -> Iterator[str]:
+    """All that is wrong with a mail, a line for each."""
     yield from unaddressed(mail)
     yield from bad_subject(mail)
     yield from bad_fixes(mail)

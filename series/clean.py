@@ -15,6 +15,7 @@ from wqlab.ground.run import say
 
 
 def below(folder: Path) -> list[Path]:
+    """What is in a folder, sorted; nothing where there is none."""
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 

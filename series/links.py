@@ -46,10 +46,12 @@ def bare(patch: Path) -> list[str]:
 
 
 def says_the_same(one: Path, other: Path) -> bool:
+    """Whether two patches differ in line numbers at most."""
     return bare(one) == bare(other)
 
 
 def is_the_same(one: Path, other: Path) -> bool:
+    """Whether two files are equal to the byte."""
     return one.read_bytes() == other.read_bytes()
 
 

@@ -123,6 +123,7 @@ def blob(path: Path) -> str:
 
 
 def find_edits(base: Base, tree: SeriesTree) -> Edits:
+    """Which files that the series adds were edited here, in the tree, or went. Problem if both were."""
     edits = Edits()
     patched = added(base.patches)
     words = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=A", "base", "HEAD")
@@ -172,6 +173,7 @@ def fold_in(files: list[str], tree: SeriesTree) -> None:
 
 
 def bring_here(edits: Edits, tree: SeriesTree) -> None:
+    """Copy what the tree has otherwise, and remove what it has no longer."""
     for file in edits.copy:
         (ROOT / file).parent.mkdir(parents=True, exist_ok=True)
         remove(ROOT / file)

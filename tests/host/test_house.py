@@ -6,7 +6,7 @@ Each test names all that breaks its rule.
 Seen failing: with an import upwards, one from the audit of measure, and two modules that import
 from each other; with each limit one lower than what is there; with an option that nothing uses;
 with two classes of one name; with a module that is loaded, in a docstring, an option's help and a
-document; and with a function of the audit that has no docstring.
+document; and with a function that has no docstring.
 """
 
 import argparse
@@ -181,7 +181,7 @@ def targets() -> list[str]:
 
 
 SIZES: dict[str, tuple[int, Callable[[], int]]] = {
-    "lines of wqlab": (11_600, lambda: sum(map(lines, (ROOT / "wqlab").rglob("*.py")))),
+    "lines of wqlab": (11_700, lambda: sum(map(lines, (ROOT / "wqlab").rglob("*.py")))),
     "lines of what tests run by": (800, lambda: sum(map(lines, machinery()))),
     "commands of wqlab": (12, lambda: len(COMMANDS)),
     "targets of make": (14, lambda: len(targets())),
@@ -313,13 +313,14 @@ def public(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.Cl
                 yield from public(one)
 
 
-def test_the_audit_is_documented() -> None:
+def test_all_that_is_public_is_documented() -> None:
+    """But for what every command has, which wqlab/ground/program.py describes."""
     none(
         [
             f"{place(path, node)} {node.name}"
-            for path in (ROOT / "audit").glob("*.py")
+            for path in code()
             for node in public(tree(path))
-            if not ast.get_docstring(node)
+            if not ast.get_docstring(node) and node.name not in ("add_options", "command")
         ],
         "what is public has a docstring",
     )

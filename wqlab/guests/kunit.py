@@ -38,6 +38,8 @@ OUTCOMES = {"PASS": "passed", "FAIL": "failed", "ERROR": "failed", "SKIP": "skip
 
 @dataclass(frozen=True)
 class Case:
+    """One case, and how it ended."""
+
     suite: str
     name: str
     outcome: str  # passed, failed or skipped
@@ -55,6 +57,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
+        """Whether no case failed and none was lost."""
         return not self.lost and all(case.outcome != "failed" for case in self.cases)
 
     def __str__(self) -> str:
@@ -76,6 +79,7 @@ class Uml:
 
     @property
     def suites(self) -> str:
+        """The filter for KUnit: the project's suites, or KUnit's own where those are not built in."""
         return SUITES if self.has_suite else EXAMPLE
 
 
@@ -205,6 +209,7 @@ def read_ktap(tree: Path, text: str) -> tuple[dict, str]:
 
 
 def members(group: dict) -> list[dict]:
+    """The cases and groups right below a group of KTAP."""
     return [*group["test_cases"], *group["sub_groups"]]
 
 

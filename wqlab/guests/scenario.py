@@ -118,6 +118,7 @@ class Scenario:
 
     @property
     def cpus(self) -> int:
+        """How many CPUs it has."""
         return math.prod(self.smp.values())
 
     @property
@@ -129,6 +130,7 @@ class Scenario:
 
     @property
     def memory_nodes(self) -> tuple[int, ...]:
+        """The nodes with memory."""
         return tuple(node for node in range(len(self.nodes)) if node not in self.memoryless)
 
     @property

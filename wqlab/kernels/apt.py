@@ -283,10 +283,12 @@ class Suite:
 
     @property
     def log(self) -> Path:
+        """What apt has said of it."""
         return self.folder / "log"
 
     @property
     def apt(self) -> Apt:
+        """The apt that knows this suite alone."""
         return Apt(("-c", f"{self.folder}/apt.conf"))
 
     def configure(self, architecture: str) -> None:

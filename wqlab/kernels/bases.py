@@ -27,10 +27,12 @@ class Patch:
 
     @property
     def name(self) -> str:
+        """The name of its file."""
         return self.path.name
 
     @cached_property
     def text(self) -> str:
+        """The mail that it is."""
         return self.path.read_text()
 
     @property
@@ -84,10 +86,12 @@ class Base:
 
     @cached_property
     def patches(self) -> list[Patch]:
+        """Its series, in order, in the forms that were asked for."""
         return read_series(self.folder, self.forms)
 
     @cached_property
     def parts(self) -> list[Part]:
+        """Its parts, in order. Problem if patches/BASE/parts is missing or wrong."""
         return list_parts(self.folder)
 
     def fitted(self, repo: Path) -> "Base":
@@ -146,6 +150,7 @@ def default_base() -> str:
 
 
 def load_base(name: str) -> Base:
+    """The base of that name. Usage if there is none, Problem if its file is wrong."""
     if name not in base_names():
         raise Usage(f"unknown base '{name}': the bases are: {' '.join(base_names())}")
     lines = shlex.split((BASES / name).read_text(), comments=True)

@@ -79,6 +79,7 @@ class Kbuild:
 
     @property
     def log(self) -> Path:
+        """What make has said."""
         return self.obj / "build.log"
 
     def make(self, label: str, *targets: str, wrong: str = "the configuration failed") -> None:
@@ -152,6 +153,7 @@ class Recipe:
 
     @property
     def is_stock(self) -> bool:
+        """Whether no patch and no overlay changes the source."""
         return not self.patches and not self.overlay
 
     @property

@@ -22,6 +22,7 @@ class BuildDir:
 
     @property
     def has_kunit(self) -> bool:
+        """Whether KUnit is built in."""
         config = self.path / ".config"
         return config.is_file() and "\nCONFIG_KUNIT=y\n" in config.read_text()
 

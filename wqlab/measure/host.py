@@ -40,6 +40,7 @@ class LiveHost:
 
     @property
     def headers(self) -> Path:
+        """Where modules for its kernel are built against."""
         return self.root / "lib/modules" / self.release / "build"
 
     @property

@@ -107,6 +107,7 @@ class Log:
         os.lseek(self.fd, 0, os.SEEK_END)
 
     def lines(self) -> Iterator[str]:
+        """What the kernel has said since. Problem if it was overwritten before it was read."""
         while True:
             try:
                 records = os.read(self.fd, 8192)
@@ -121,6 +122,7 @@ class Log:
                     yield record.partition(";")[2]
 
     def close(self) -> None:
+        """Read no more."""
         os.close(self.fd)
 
 
@@ -155,6 +157,7 @@ class Instrument:
         return sorted(rows_of(run_now, said), key=lambda row: MEASURED.index(row.scope))
 
     def remove(self) -> None:
+        """Remove the module, and say so if that fails."""
         if (self.host.root / "sys/module" / MODULE).exists():
             done = run(["rmmod", MODULE], limit=END_LIMIT)
             if done.status:

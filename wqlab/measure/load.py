@@ -69,10 +69,12 @@ class Load:
 
     @property
     def script(self) -> Path:
+        """The file in loads/."""
         return FOLDER / self.name
 
 
 def read_loads() -> dict[str, Load]:
+    """The loads of loads/scales.toml, by name."""
     known = tomllib.loads((FOLDER / "scales.toml").read_text())
     found = {}
     for name, entry in known.items():
@@ -185,6 +187,7 @@ def run_once(
 
 
 def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
+    """Run a load as often as asked, and store what it came to. Returns the exit status."""
     load = LOADS[args.load]
     parameters: Run = {**load.full, **(load.quick if args.quick else {})}
     forced: Run = {**parameters, **({"FORCE": "1"} if args.force else {})}
@@ -220,6 +223,7 @@ def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
 
 
 def devices(text: str) -> list[str]:
+    """The devices of --devices. ArgumentTypeError for a path outside of /dev."""
     for name in (names := text.split(",")):
         if not name.startswith("/dev/"):
             raise argparse.ArgumentTypeError(f"{name!r} is not a device in /dev")

@@ -137,6 +137,7 @@ class Making:
     lacking: set[str]  # scopes that the kernel was seen not to have
 
     def step(self, one: Insert) -> Step:
+        """The step of one run."""
         return Step(str(one), words(one.run), self.machine, self.kernel, lambda: self.make(one))
 
     def make(self, one: Insert) -> Outcome:
@@ -153,6 +154,7 @@ class Making:
             return timed(boot, lambda: self.figures(one))
 
     def figures(self, one: Insert) -> dict[str, Any]:
+        """Insert the module for one run: its rows, and what perf saw."""
         seen = None
         if one.perf:
             seen, rows = under_perf(self.instrument, one.run, self.temporary)
@@ -255,6 +257,7 @@ def verdict(results: Results, default: str | None) -> str:
 
 
 def million(rate: float) -> str:
+    """Items/s in two digits of a million, or in full."""
     return f"{rate / 1e6:.2g} M" if rate >= 1e5 else f"{rate:,.0f}"
 
 
@@ -271,6 +274,7 @@ def greet(host: LiveHost, machine: Host) -> None:
 
 
 def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
+    """Measure what was not measured before, and judge it. Returns the exit status."""
     inserter = check(host)
     machine, kernel = host.machine, host.kernel
     before = Results(SCHEMA, [], [machine], [kernel], [])

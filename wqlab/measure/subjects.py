@@ -32,6 +32,7 @@ class Subject:
 
     @property
     def name(self) -> str:
+        """What results call it."""
         return self.described.name
 
     def key(self, flavour: str) -> str:

@@ -42,6 +42,7 @@ def flavour_of(part: str, flavour: str) -> str:
 
 
 def host_cpus() -> int:
+    """CPUs that this process may use; tests have another number."""
     return CORES
 
 
@@ -134,6 +135,7 @@ class Trial:
 
     @property
     def build(self) -> BuildDir:
+        """What it boots."""
         return self.kernel.builds[self.flavour]
 
     def step(self, its_host: Host, out: Path) -> Step:

@@ -44,6 +44,7 @@ def simulated(found: Results, one: Published, scope: str) -> tuple[list[float], 
 
 
 def error(value: float, truth: float) -> str:
+    """As +5%."""
     return f"{value / truth - 1:+.0%}"
 
 

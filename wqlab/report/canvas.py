@@ -83,6 +83,7 @@ def short(value: float, _: object = None) -> str:
 
 
 def nanoseconds(value: float, _: object = None) -> str:
+    """As 1.5 µs; for an axis."""
     for limit, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if abs(value) >= limit:
             return f"{value / limit:g} {unit}"

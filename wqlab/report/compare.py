@@ -45,6 +45,7 @@ class Compared:
 
     @property
     def better(self) -> Better:
+        """Whether the difference is one for the better; "" if none can be told."""
         if not self.ratio.differs or not self.metric.better:
             return ""
         return "better" if (self.ratio.ratio > 1) == (self.metric.better == "higher") else "worse"
@@ -131,6 +132,7 @@ class Comparable:
         return found
 
     def label(self, kernel: str) -> str:
+        """What a kernel is called."""
         return kernel_label(self.results, kernel)
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -138,6 +140,7 @@ class Comparable:
         return kernel_pairs([self.results.kernel(key) for key in self.by_kernel])
 
     def compared(self, new: str, old: str, group: str, metric: str) -> Compared | None:
+        """How a metric of a kernel is to that of another; None if either lacks it."""
         return compare(
             self.metrics[metric],
             (self.label(new), self.figures(new, group, metric)),
@@ -191,14 +194,17 @@ class Panel(Comparable):
 
     @cached_property
     def scopes(self) -> list[str]:
+        """Those that were measured, in the kernel's order."""
         seen = {row.scope for boot in self.boots for row in boot.rows}
         return sorted(seen, key=lambda s: (SCOPES.index(s) if s in SCOPES else len(SCOPES), s))
 
     @property
     def groups(self) -> list[str]:
+        """What there is a row for: scopes."""
         return self.scopes
 
     def figures(self, kernel: str, group: str, metric: str) -> list[float]:
+        """One figure of each boot."""
         return samples(self.by_kernel[kernel], group, self.mode, metric)
 
     def lacks(self, kernel: str, group: str) -> bool:
@@ -233,6 +239,7 @@ class Panel(Comparable):
 
     @cached_property
     def parameters(self) -> str:
+        """Those that all its runs have."""
         return self.same(PARAMETERS)
 
     @cached_property
@@ -262,9 +269,11 @@ class Counted(Comparable):
 
     @property
     def groups(self) -> list[str]:
+        """What there is a row for: loads or items."""
         return list(self.labels)
 
     def figures(self, kernel: str, group: str, metric: str) -> list[float]:
+        """One figure of each boot that has it."""
         boots = self.by_kernel[kernel]
         if metric != PER_ITEM:
             return counted(boots, self.labels[group], metric)
@@ -273,6 +282,7 @@ class Counted(Comparable):
 
     @property
     def where(self) -> str:
+        """The scenario, or else the machine."""
         return self.scenario or self.machine.emulation or self.machine.cpu_model
 
     def reasons(self, load: str) -> list[str]:
@@ -360,6 +370,7 @@ def panels(results: Results, *sections: Section) -> list[Panel]:
 
 
 def counted_panels(results: Results, *sections: Section) -> list[Counted]:
+    """What was counted in these sections, by scenario and parameters."""
     found: dict[tuple, list[Boot]] = {}
     for boot in results.passed(*sections):
         found.setdefault(_alike(results, boot), []).append(boot)

@@ -23,6 +23,7 @@ class Line:
 
 
 def lines(results: Results) -> Iterator[Line]:
+    """Each set of figures of the boots that passed."""
     for boot in results.boots:  # those that did not pass have no figures
         for count in boot.counts:
             yield Line(boot, count.run or {}, count.labels, count.figures, 1)
@@ -49,6 +50,7 @@ def kernel_name(results: Results, boot: Boot) -> str:
 
 
 def write_csv(results: Results, out: TextIO) -> None:
+    """A row for each figure, with its unit and all that tells it from others."""
     found = list(lines(results))
     labels = list(dict.fromkeys(key for line in found for key in line.labels))
     head = ["kernel", "release", "machine", "cpu_model", "emulation", "section", "flavour"]
@@ -108,4 +110,5 @@ def write_benchstat(results: Results, out: TextIO) -> None:
 
 
 def unit(key: str) -> str:
+    """The unit in benchstat's text."""
     return "items/s" if key == "items_per_sec" else key.replace("_", "-")

@@ -86,6 +86,7 @@ def forest(axes: Axes, lines: Sequence[tuple[str, Compared, int]]) -> None:
 
 
 def labels(panel: Panel) -> list[tuple[str, int]]:
+    """The kernels of the legend, and their colours."""
     colour = canvas.colours(panel)
     return [(panel.label(kernel), colour[kernel]) for kernel in panel.by_kernel]
 
@@ -103,6 +104,7 @@ def ratio_lines(panel: Panel, metric: str) -> list[tuple[str, Compared, int]]:
 
 
 def scope_axes(axes: Axes, panel: Panel, metric: str, label: str) -> None:
+    """A bar for each kernel and scope."""
     bars(axes, panel, metric, panel.scopes)
     axes.set_ylabel(label)
     axes.set_xlabel("affinity scope")
@@ -113,6 +115,7 @@ EACH = "median; lowest to highest; each "  # what bars() shows
 
 
 def throughput(panel: Panel, name: str) -> canvas.Drawing:
+    """Items/s, and the ratios of kernels beside them."""
     lines = ratio_lines(panel, "items_per_sec")
     height = max(3.6, 1.3 + 0.19 * len(lines))
 
@@ -153,6 +156,7 @@ def percentile_lines(
 
 
 def percentile_axes(axes: Axes, tilt: int) -> None:
+    """Percentiles across, ns upwards."""
     names = [rank_name(rank) for rank in RANKS]
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(canvas.nanoseconds))
@@ -210,6 +214,7 @@ def latency(panel: Panel, name: str) -> canvas.Drawing:
 
 
 def running(panel: Panel, name: str) -> canvas.Drawing | None:
+    """The most items that ran at once, and the limit; None where limits differ."""
     limits = panel.limits
     if len(limits) != 1:
         return None
@@ -242,6 +247,7 @@ def running(panel: Panel, name: str) -> canvas.Drawing | None:
 
 
 def locks(panel: Panel, name: str) -> canvas.Drawing:
+    """What lock statistics say of pool->lock, per item."""
     names = {
         "lock_acquisitions": "acquisitions (per item)",
         "lock_contentions": "contentions (per item)",
@@ -262,6 +268,8 @@ def locks(panel: Panel, name: str) -> canvas.Drawing:
 
 
 def instructions(panel: Panel, name: str) -> canvas.Drawing:
+    """Instructions per item."""
+
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         scope_axes(axes, panel, "instructions", "instructions per item")

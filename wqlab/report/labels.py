@@ -61,10 +61,12 @@ def same_machine(results: Results, key: str) -> Host:
 
 
 def rank_name(rank: str) -> str:
+    """As p99.9."""
     return rank.replace("p999", "p99.9")
 
 
 def ordered_kernels(results: Results) -> list[Kernel]:
+    """Stock, patched, mainline, then the others."""
     order = ["stock", "patched", "mainline"]
     return sorted(
         results.kernels, key=lambda k: order.index(k.name) if k.name in order else len(order)
@@ -83,6 +85,7 @@ def kernel_label(results: Results, key: str) -> str:
 
 
 def kernel_pairs(kernels: Sequence[Kernel]) -> list[tuple[str, str]]:
+    """Which kernels are compared, the new one first."""
     pairs = [
         (new.id, old.id)
         for left, right in PAIRS

@@ -12,6 +12,7 @@ from wqlab.results.module import words
 
 
 def recorded(value: object) -> str:
+    """Its text, or that it was not recorded."""
     return "not recorded" if value is None else str(value)
 
 
@@ -46,6 +47,7 @@ def perf_tables(results: Results) -> list[Table]:
 
 
 def layout_tables(results: Results) -> list[Table]:
+    """The pods of each scope, of each kernel that was asked."""
     tables = []
     for layout in results.layouts:
         rows = []
@@ -64,6 +66,7 @@ def layout_tables(results: Results) -> list[Table]:
 
 
 def lost_table(results: Results) -> Table | None:
+    """The boots that did not pass; None if all did."""
     rows = [
         [
             *cells(
@@ -85,6 +88,7 @@ def lost_table(results: Results) -> Table | None:
 
 
 def kernels_table(results: Results) -> Table:
+    """Release, base and patches of each kernel."""
     rows = [
         cells(
             kernel_label(results, k.id),
@@ -99,6 +103,7 @@ def kernels_table(results: Results) -> Table:
 
 
 def builds_table(results: Results) -> Table:
+    """Compiler and configuration of each build."""
     unknown = Build(None, None, None, None)
     rows = [
         cells(
@@ -134,6 +139,7 @@ def loads(machines: Sequence[Host]) -> str:
 
 
 def where(machine: Host) -> str:
+    """As "on bare metal"."""
     return f"in {machine.emulation}" if machine.emulation else "on bare metal"
 
 

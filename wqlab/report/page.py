@@ -79,6 +79,7 @@ class Chapter:
 
 
 def folded(title: str, parts: Sequence[Table | None], unfolded: bool = False) -> Chapter:
+    """A chapter that is closed until it is clicked."""
     return Chapter(title, [part for part in parts if part], folded=True, unfolded=unfolded)
 
 
@@ -141,6 +142,7 @@ class Page:
         return Chapter(machines[0].cpu_model, [facts, *(c for c in chapters if c.parts)])
 
     def timed(self, panel: Panel) -> Chapter:
+        """The figures and tables of one mode."""
         parts: list = self.draw(figures.throughput, panel, name=("throughput", panel.mode))
         if panel.mode == "sleep":
             parts += self.draw(figures.running, panel, name=("running", panel.mode))
@@ -166,6 +168,7 @@ class Page:
 
 
 def counted_parts(panel: Counted) -> list:
+    """The tables of what was counted."""
     parts: list = [*counts.figure_tables(panel)]
     details, loads = counts.detail_tables(panel), counts.loads_table(panel)
     if details:

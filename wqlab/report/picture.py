@@ -87,6 +87,7 @@ def row(
     labels: Mapping[int, str],
     fills: Mapping[int, tuple[str, str]],
 ) -> None:
+    """A row of pods, CPU by CPU."""
     for pod, start, count in spans(cpus, pods):
         fill, ink = fills[pod]
         axes.add_patch(
@@ -122,6 +123,7 @@ def draw(
     workqueue: str,
     shared: Mapping[str, Pods] | None = None,
 ) -> str:
+    """The SVG of a machine and its pods; `waited` has the share of samples in which a pool is waited for."""
     shared = shared or {}
     cpus = order(dump, shared)
     parts = {**shared, **{name: dump.pods[name] for name in SCOPES if name in dump.pods}}

@@ -32,6 +32,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
+    """What the page, the terminal and report.txt show as a table."""
+
     title: str
     columns: list[str]
     rows: list[list[Cell]]
@@ -46,10 +48,12 @@ class Table:
 
 
 def cells(*texts: object) -> list[Cell]:
+    """A cell for each text."""
     return [Cell(str(text)) for text in texts]
 
 
 def ratio_cell(compared: Compared) -> Cell:
+    """A ratio, marked if it differs."""
     return Cell(str(compared), compared.ratio.differs, compared.better)
 
 
@@ -81,6 +85,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def short_label(metric: Metric) -> str:
+    """A metric's name with its unit, for a column."""
     names = {
         "items_per_sec": "items/s",
         "lock_acquisitions": "acquisitions per item",
@@ -136,6 +141,7 @@ def kernel_table(
 
 
 def throughput_table(panel: Panel) -> Table:
+    """Items/s by scope and kernel."""
     metric = "items_per_sec"
     return kernel_table(panel, f"{panel.title}: throughput", [metric], metric, short=True)
 
@@ -169,6 +175,7 @@ def running_table(panel: Panel) -> Table | None:
 
 
 def kworkers_table(panel: Panel) -> Table:
+    """Kworkers before, at most and after, and pools."""
     metrics = ["kworkers_before", "kworkers_peak", "kworkers_after", "pools"]
     return kernel_table(panel, f"{panel.title}: kworkers and pools", metrics)
 
@@ -182,6 +189,7 @@ def costs_table(panel: Panel) -> Table | None:
 
 
 def lock_tables(panel: Panel) -> list[Table]:
+    """What lock statistics say of pool->lock, per item."""
     return [
         kernel_table(
             panel,
@@ -195,11 +203,13 @@ def lock_tables(panel: Panel) -> list[Table]:
 
 
 def instruction_table(panel: Panel) -> Table:
+    """Instructions per item."""
     title = f"{panel.title}: instructions from queueing an item to its completion"
     return kernel_table(panel, title, ["instructions"], "instructions", short=True)
 
 
 def sweep_table(sweep: Sweep, scope: str) -> Table:
+    """One scope with shards of different size."""
     metrics = ["items_per_sec", "queue_p50_ns", "queue_p95_ns", "start_p95_ns"]
     metrics += ["kworkers_before", "kworkers_peak"]
     title = f"{sweep.first.title}: scope {scope} with shards of different size"

@@ -23,6 +23,7 @@ def render(table: Table) -> list[str]:
 
 
 def made_lines(results: Results) -> list[str]:
+    """When and by which commands it was measured."""
     return [
         f"measured {made.date}: {made.command}"
         + (f" (commit {made.commit})" if made.commit else "")

@@ -24,14 +24,17 @@ class Series(Generic[P]):
 
     @property
     def first(self) -> P:
+        """That with the least of what varies."""
         return self.panels[0]
 
     @property
     def results(self) -> Results:
+        """What all of it is from."""
         return self.first.results
 
     @property
     def machine(self) -> Host:
+        """The host."""
         return self.first.machine
 
     @cached_property
@@ -47,10 +50,12 @@ class Sweep(Series[Panel]):
 
     @cached_property
     def scopes(self) -> list[str]:
+        """Those that were measured, in the kernel's order."""
         return [s for s in SCOPES if any(s in panel.scopes for panel in self.panels)]
 
     @cached_property
     def n(self) -> str:
+        """How many boots there are of each size."""
         counts = {panel.n for panel in self.panels}
         what = self.first.unit
         numbers = [len(b) for panel in self.panels for b in panel.by_kernel.values()]
@@ -61,10 +66,12 @@ class Sweep(Series[Panel]):
 
     @cached_property
     def about(self) -> str:
+        """What a caption says."""
         return "; ".join([self.n, *self.first.about.split("; ")[1:]])
 
 
 def sweeps(results: Results) -> list[Sweep]:
+    """Runs that differ in the shard size alone."""
     found: dict[tuple, list[Panel]] = {}
     for panel in panels(results, "sizes"):
         if panel.size is not None:
@@ -87,6 +94,7 @@ class Scaling(Series[Counted]):
 
     @cached_property
     def scopes(self) -> list[str]:
+        """Those that were measured."""
         return list(dict.fromkeys(scope for panel in self.panels for scope in panel.groups))
 
     @property
@@ -96,6 +104,7 @@ class Scaling(Series[Counted]):
 
     @property
     def about(self) -> str:
+        """What a caption says."""
         run = self.first.boots[0].runs[0]
         same = {key: value for key, value in run.items() if key not in (self.over, "scopes")}
         return f"{self.first.n} and point; {words(same)}; simulated"

@@ -132,6 +132,7 @@ def load(path: Path) -> Results:
 
 
 def dumps(results: Results) -> str:
+    """The text of a file. ResultsError if they are not complete."""
     return to_text(asdict(check(results))) + "\n"
 
 
@@ -153,6 +154,7 @@ def to_text(data: Any, indent: str = "") -> str:
 
 
 def save(results: Results, path: Path) -> None:
+    """Write a file, whole or not at all."""
     write_whole(path, dumps(results))
 
 

@@ -176,6 +176,7 @@ class Boot:
 
     @property
     def passed(self) -> bool:
+        """Whether the guest ended as it should."""
         return self.verdict == "pass"
 
     @property
@@ -215,9 +216,11 @@ class Results:
     notes: list[str] = field(default_factory=list)  # such as what was not measured
 
     def machine(self, key: str) -> Host:
+        """The host with this id."""
         return next(machine for machine in self.machines if machine.id == key)
 
     def kernel(self, key: str) -> Kernel:
+        """The kernel with this id."""
         return next(kernel for kernel in self.kernels if kernel.id == key)
 
     def passed(self, *sections: Section) -> Iterator[Boot]:

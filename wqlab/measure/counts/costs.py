@@ -34,14 +34,17 @@ LIMITS = {
 
 
 def runs(scenario: Scenario) -> Mapping[str, Run]:
+    """The runs for a scenario, by what they are called."""
     return LOADS if scenario.icount is None or scenario.cpus == 1 else LIMITS
 
 
 def commands(scenario: Scenario) -> str:
+    """What the job reads: a line of parameters for each run."""
     return "".join(f"{words(run)}\n" for run in runs(scenario).values())
 
 
 def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
+    """What a boot came to, per item. ResultsError if a run lacks its row or its switches."""
     said = sections(lines)
     found = []
     for load, run in runs(scenario).items():

@@ -32,6 +32,7 @@ class Write:
 
 
 def online(load: str, cpu: int, value: int = 1) -> Write:
+    """The write that brings a CPU up, or down with 0."""
     return Write(load, ONLINE if value else "", f"/sys/devices/system/cpu/cpu{cpu}/online", value)
 
 

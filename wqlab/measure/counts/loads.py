@@ -67,6 +67,7 @@ def programs(names: Iterable[str]) -> dict[str, bytes]:
 
 
 def parameters(load: Load) -> Run:
+    """What the load's script is given in a guest."""
     return {"DEVICES": load.devices, **load.full, **load.guest}
 
 
@@ -149,6 +150,7 @@ def pool_lock(text: str, items: int, symbols: Symbols) -> str:
 
 
 def commands(scenario: Scenario, load: Load, run: Run) -> str:
+    """What the job reads."""
     return assignments({"LOAD": load.name, **run})
 
 
@@ -163,6 +165,7 @@ def counts(scenario: Scenario, lines: list[str], load: Load) -> list[Count]:
 
 
 def kind_of(load: Load) -> Kind:
+    """How a load is counted in a guest."""
     run = parameters(load)
     return Kind(
         "loads",
@@ -178,6 +181,7 @@ def kind_of(load: Load) -> Kind:
 
 
 def simulated_kind_of(load: Load) -> Kind:
+    """How it is counted in simulated time."""
     run = {**parameters(load), **load.simulated}
     return replace(
         kind_of(load),

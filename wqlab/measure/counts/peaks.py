@@ -43,14 +43,17 @@ class Limited:
 
     @property
     def items(self) -> int:
+        """How many items are queued."""
         return self.window * len(self.cpus)
 
     @property
     def wanted(self) -> int:
+        """How many must run at once."""
         return min(self.max_active, self.items)
 
     @property
     def run(self) -> Run:
+        """The parameters of test_workqueue."""
         return {
             "mode": "sleep",
             "scopes": [self.scope],
@@ -69,6 +72,7 @@ class Limited:
 
     @property
     def labels(self) -> dict[str, str | int]:
+        """What tells its row from others."""
         return {
             "max_active": self.max_active,
             "items": self.items,
@@ -115,6 +119,7 @@ def peaks(scenario: Scenario, lines: list[str]) -> dict[Limited, int]:
 
 
 def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
+    """The most that ran at once in each case, and how many should have."""
     return [
         Count(case.labels, {"wanted": case.wanted, "peak": peak}, case.run)
         for case, peak in peaks(scenario, lines).items()

@@ -54,6 +54,7 @@ def counts_of(load: str, lines: Iterable[str], run: Run | None) -> list[Count]:
 
 
 def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
+    """Wakeups of workers by reason, of each load. Problem if a load was not traced."""
     known, said = runs(), sections(lines)
     if lacks := [load for load in known if load not in said]:
         why = next(iter(lines), "it has printed nothing")

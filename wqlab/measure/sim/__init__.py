@@ -51,6 +51,7 @@ class Simulation:
 
     @property
     def append(self) -> str:
+        """The boot parameter for its shard size, "" for the default."""
         return f"{SIZE}={self.size}" if self.size else ""
 
     @property
@@ -60,6 +61,7 @@ class Simulation:
         return [run | {"scopes": [scope]} for _, run, scope in each]
 
     def step(self, plugin: Path) -> Step:
+        """Its step: a boot, known again by all that its figures depend on."""
         its_host = host(self.machine.emulation)
         size = f", size {self.size}" if self.size else ""
         key = short_id(
@@ -82,6 +84,7 @@ class Simulation:
         )
 
     def make(self, out: Path) -> Outcome:
+        """Boot it. Raises Problem if that fails."""
         kernel = self.kernel.builds[FLAVOUR]
         measured, record = simulate(kernel, self.machine, self.runs, out, self.append)
         boots = self.boots(measured, qemu_line(record.command))
@@ -122,6 +125,7 @@ def measure(
 
 
 def cost(text: str) -> tuple[str, float]:
+    """NAME=NS of --cost. ValueError for another name, or no number."""
     name, equals, value = text.partition("=")
     if name not in COSTS or not equals:
         raise ValueError(f"{text!r} is not NAME=NS: the names are {', '.join(COSTS)}")

@@ -36,6 +36,7 @@ ACCEL = "tcg,thread=single,tb-size=256"
 
 
 def newest() -> tuple[apt.Apt, str]:
+    """The apt that has QEMU's source, and the version. Unreachable if there is none."""
     its_apt = apt.private(SUITE, "deb-src")
     version = its_apt.newest_source(PACKAGE, SERIES)
     if not version:
@@ -67,6 +68,7 @@ def unpacked(its_apt: apt.Apt, version: str, folder: Path) -> Path:
 
 
 def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
+    """Build QEMU with sim/qemu.diff into `result`. Problem if it does not compile."""
     place = result.parent / ".build"  # the same each time: ccache knows files by their paths
     remove(place)
     place.mkdir()
@@ -100,6 +102,7 @@ def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
 
 
 def build_plugin(folder: Path, source: Path, plugin: Path) -> None:
+    """Build a plugin of sim/. Problem if it does not compile."""
     flags = check(["pkg-config", "--cflags", "glib-2.0"], wrong="no glib to build the plugin with")
     part = plugin.with_suffix(".part")
     check(

@@ -30,6 +30,8 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Machine:
+    """What is simulated: a scenario, and what things cost there."""
+
     name: str
     scenario: Scenario
     cluster: int  # cores of a cluster; 1 is none
@@ -57,6 +59,7 @@ class Machine:
         return f"simulated {self.name} ({self.says})"
 
     def changed(self, costs: dict[str, float]) -> "Machine":
+        """The same with other costs, in ns."""
         return replace(self, costs=self.costs | costs)
 
     def with_cores(self, cores: int) -> "Machine":
@@ -82,10 +85,12 @@ def each(cpus: int, size: int) -> Pods:
 
 
 def index(pods: Pods, cpu: int) -> int:
+    """The number of the pod that a CPU is in."""
     return next(number for number, pod in enumerate(pods) if cpu in pod)
 
 
 def load_machine(path: Path) -> Machine:
+    """The machine of a file. Problem if the file is wrong."""
     with reading(path):
         data = tomllib.loads(path.read_text())
         costs = {name: float(value) for name, value in data["costs"].items()}

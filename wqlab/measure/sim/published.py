@@ -30,6 +30,7 @@ class Published:
 
     @property
     def producers(self) -> int:
+        """How many CPUs queued."""
         return self.threads or self.machine.scenario.cpus
 
 

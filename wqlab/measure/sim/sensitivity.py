@@ -39,6 +39,7 @@ def conclusions(kernels: Sequence[str], scopes: Sequence[str]) -> list[tuple[Of,
 
 
 def said(one: Of, other: Of) -> str:
+    """A comparison in words."""
     if one[1] == other[1]:
         return f"{one[1]}: {one[0]}/{other[0]}"
     return f"{one[0]}: {one[1]}/{other[1]}"

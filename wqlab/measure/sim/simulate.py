@@ -49,6 +49,7 @@ class Symbols:
     @classmethod
     @cache
     def of(cls, kernel: BuildDir) -> "Symbols":
+        """The functions of a kernel, and which of them are local to a file. Problem without symbols."""
         said = check(
             ["readelf", "--symbols", "--wide", kernel.path / "vmlinux"],
             wrong=f"the symbols of {kernel.release} cannot be read",
@@ -67,6 +68,7 @@ class Symbols:
         return cls(sorted(found), frozenset(local))
 
     def name(self, address: int) -> str:
+        """The function at an address."""
         index = bisect_right(self.functions, address, key=lambda function: function[0]) - 1
         _, end, name = self.functions[index] if index >= 0 else (0, 0, "")
         return name if address < end else "(module)"
@@ -98,6 +100,7 @@ class Moved:
 
     @classmethod
     def sum(cls, of: Iterable["Moved"]) -> "Moved":
+        """All of them together."""
         none = (0,) * (1 + len(DISTANCES))
         several = ((one.waited_ps, *one.moves) for one in of)
         waited, *moves = map(sum, zip(none, *several, strict=True))
@@ -124,6 +127,7 @@ class Took:
 
     @classmethod
     def sum(cls, several: Iterable["Took"]) -> "Took":
+        """All of them together."""
         return cls(*map(sum, zip(*map(astuple, several), strict=True)))
 
 
@@ -141,6 +145,7 @@ class Measured:
 
     @property
     def items_per_sec(self) -> float:
+        """Items/s in the middle of the run, in simulated time."""
         return self.items / self.seconds
 
 
@@ -279,6 +284,7 @@ def simulate(
 
 
 def counts(one: Measured) -> list[Count]:
+    """Figures of a run for results: in all, by function, and by lock."""
     scope, each = one.row.scope, 1 / one.items
     lines = Moved.sum(one.lines.values())
     total = {
