@@ -30,7 +30,6 @@ COMMANDS = {
         "count in each kernel: costs, hotplug, irqsoff, peaks, reclaim, wakeups or loads",
     ),
     "sim": ("measure.sim", "measure kernels on a machine with many CPUs, in simulated time"),
-    "validate": ("measure.validate", "simulate what others have measured, and compare"),
     "report": ("report", "make tables and a page of results, or draw a machine and its pods"),
 }
 
@@ -45,7 +44,6 @@ TASKS = {
     "counts hotplug": "sim",
     "counts irqsoff": "sim",
     "sim": "sim",
-    "validate": "sim",
 }
 
 

@@ -8,15 +8,14 @@ that is compared the wrong way round.
 from dataclasses import replace
 
 import made_results
+import published
 import pytest
+from published import Published, load_published
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.ground.text import table
-from wqlab.measure import validate
-from wqlab.measure.sim import published
 from wqlab.measure.sim.machine import find_machine
-from wqlab.measure.sim.published import Published, load_published
 from wqlab.results.file import load
 from wqlab.results.model import Boot, Count, Results, Row
 
@@ -92,7 +91,7 @@ def simulated(rates: dict[int, dict[str, float]]) -> Results:
 def test_errors_of_ratios() -> None:
     """To another scope of the table, or to the same one of another table."""
     found = simulated({10: {"cpu": 400, "cache": 100}, 17: {"cpu": 440, "cache": 100}})
-    rows, near, total, wrong = validate.compare(found, TABLES, ["before", "after"])
+    rows, near, total, wrong = published.compare(found, TABLES, ["before", "after"])
     assert [(row[0], row[1], *row[5:8]) for row in rows] == [
         ("before", "cpu", "3.00", "4.00", "+33%"),
         ("", "cache", "", "", ""),
@@ -104,13 +103,13 @@ def test_errors_of_ratios() -> None:
 
 def test_order() -> None:
     found = simulated({10: {"cpu": 90, "cache": 100}})
-    *_, wrong = validate.compare(found, TABLES, ["before"])
+    *_, wrong = published.compare(found, TABLES, ["before"])
     assert wrong == ["before: cpu and cache"]
 
 
 def test_nothing_to_compare() -> None:
     with pytest.raises(Problem, match="nothing in it"):
-        validate.lines(simulated({11: {"cpu": 90}}), TABLES)
+        published.lines(simulated({11: {"cpu": 90}}), TABLES)
 
 
 def test_documentation_has_all_ratios() -> None:
@@ -119,7 +118,7 @@ def test_documentation_has_all_ratios() -> None:
     tables = load_published()
     found = load(ROOT / "results/sim-published.json")
     text = " ".join((ROOT / "docs/measuring.md").read_text().split())
-    rows, near, total, wrong = validate.compare(found, tables, list(tables))
+    rows, near, total, wrong = published.compare(found, tables, list(tables))
     shown, name = [["published", "scope", "ratio", "simulated", "error"]], ""
     for row in rows:
         name = row[0] or name
@@ -131,8 +130,6 @@ def test_documentation_has_all_ratios() -> None:
         assert f"{line}\n" in (ROOT / "docs/measuring.md").read_text()
     assert f"{near} of {total} ratios are within 25 %" in text
     assert "in the wrong order: " + "; ".join(wrong) in text
-    chosen_by = {"grace", "grace-wakeups-before", "grace-wakeups-deferred"}
-    _, near, total, _ = validate.compare(
-        found, tables, [one for one in tables if one not in chosen_by]
-    )
+    others = [one for one in tables if one not in published.CHOSEN_BY]
+    _, near, total, _ = published.compare(found, tables, others)
     assert f"of the other {total}, {near} are within 25 %" in text

@@ -1,29 +1,66 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Simulate what others have measured, and compare.
+"""What others have measured, from results/published.toml, beside the same in simulated time.
 
-Each table of results/published.toml is simulated: its machine, the series up to the patch that
-comes nearest, its number of producers and its shards. Printed are the published figures, the
-simulated ones and the error; and the same of the ratio between scopes, or between kernels, which
-is what a simulation is for. The results are stored in build/validate.json.
+Each table is simulated: its machine, the series up to the patch that comes nearest, its number of
+producers and its shards. What is predicted are the ratios between scopes, or between kernels: that
+is what a simulation is for.
 """
 
-import argparse
 import statistics
+import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from wqlab.ground.places import BUILD
-from wqlab.ground.problem import OK, Problem
+from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
 from wqlab.ground.text import table
-from wqlab.kernels.obtain import obtain
-from wqlab.kernels.options import add_base
-from wqlab.measure.sim import SIZE, Simulation, add_costs, measure
-from wqlab.measure.sim.emulator import emulator
-from wqlab.measure.sim.published import Published, load_published
-from wqlab.measure.subjects import build_subject
+from wqlab.guests.scenario import reading
+from wqlab.measure.sim import SIZE
+from wqlab.measure.sim.machine import Machine, find_machine
 from wqlab.results.metrics import counted, samples
-from wqlab.results.model import Results, Run
+from wqlab.results.model import Results
+from wqlab.results.module import MEASURED
 
+PATH = ROOT / "results/published.toml"
 ENOUGH = 0.25  # error of a ratio up to which it counts as predicted
+# The tables that the cost `insn` was chosen by, so that they prove less
+CHOSEN_BY = ("grace", "grace-wakeups-before", "grace-wakeups-deferred")
+
+
+@dataclass(frozen=True)
+class Published:
+    """One table, of one kernel on one machine. The figures are by scope."""
+
+    name: str
+    machine: Machine
+    patches: int  # of the series
+    to: str  # what ratios are to: a scope of this table, or another table
+    items_per_sec: Mapping[str, float]
+    queue_p50_ns: Mapping[str, float] = field(default_factory=dict)
+    threads: int = 0  # as many as CPUs
+    size: int | None = None
+    note: str = ""
+
+    @property
+    def producers(self) -> int:
+        """How many CPUs queued."""
+        return self.threads or self.machine.scenario.cpus
+
+
+def load_published() -> dict[str, Published]:
+    """All tables by name."""
+    with reading(PATH):
+        data = tomllib.loads(PATH.read_text())
+        found = {
+            name: Published(name, find_machine(table.pop("machine")), **table)
+            for name, table in data.items()
+        }
+    for name, one in found.items():
+        if one.to not in one.items_per_sec and one.to not in found:
+            raise Problem(f"{PATH}: {name}: to = {one.to!r} is neither a scope of it nor a table")
+        for scope in {*one.items_per_sec, *one.queue_p50_ns} - {*MEASURED}:
+            raise Problem(f"{PATH}: {name}: {scope!r} is no scope: {', '.join(MEASURED)}")
+    return found
 
 
 def simulated(found: Results, one: Published, scope: str) -> tuple[list[float], list[float]]:
@@ -44,6 +81,7 @@ def simulated(found: Results, one: Published, scope: str) -> tuple[list[float], 
 
 
 def error(value: float, truth: float) -> str:
+    """As +5%."""
     """As +5%."""
     return f"{value / truth - 1:+.0%}"
 
@@ -114,35 +152,7 @@ def lines(found: Results, tables: Mapping[str, Published]) -> list[str]:
     return shown
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_base(parser)
-    add_costs(parser)
-
-
-def simulations(args: argparse.Namespace, wanted: Sequence[Published]) -> list[Simulation]:
-    """One boot for each table."""
-    source = obtain(args.base, args.ksrc)
-    kernels = {
-        patches: build_subject("patched", source, patches)
-        for patches in dict.fromkeys(one.patches for one in wanted)
-    }
-    about: Run = {"items": args.items, "warmup": args.warmup}
-    return [
-        Simulation(
-            kernels[one.patches],
-            one.machine.changed(dict(args.cost)),
-            ({"mode": "serial", "threads": one.producers, **about},),
-            tuple(one.items_per_sec),
-            args.repeat,
-            one.size,
-        )
-        for one in wanted
-    ]
-
-
-def command(args: argparse.Namespace) -> int:
-    tables = load_published()
-    emulator()  # there is one
-    found = measure(simulations(args, list(tables.values())), args.typed, BUILD / "validate.json")
-    print(*lines(found, tables), sep="\n")
-    return OK
+def scores(found: Results, tables: Mapping[str, Published]) -> tuple[int, int]:
+    """How many ratios are near enough: of all tables, and of those that no cost was chosen by."""
+    others = [name for name in tables if name not in CHOSEN_BY]
+    return compare(found, tables, list(tables))[1], compare(found, tables, others)[1]
