@@ -35,12 +35,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="print each figure of each boot that passed, one in a line",
     )
     instead.add_argument(
-        "--benchstat",
-        action="store_true",
-        help="print them in the text format of Go's benchmarks: `benchstat -col kernel` compares "
-        "the kernels in it",
-    )
-    instead.add_argument(
         "--pods",
         type=existing,
         metavar="DUMP",
@@ -109,10 +103,10 @@ def command(args: argparse.Namespace) -> int:
         from wqlab.report.picture import write_picture
 
         write_picture(args.pods, args.shared, args.contention, args.workqueue, args.out)
-    elif args.csv or args.benchstat:
-        from wqlab.report.export import write_benchstat, write_csv
+    elif args.csv:
+        from wqlab.report.export import write_csv
 
-        (write_csv if args.csv else write_benchstat)(read(args.files), sys.stdout)
+        write_csv(read(args.files), sys.stdout)
     elif args.keep:
         from wqlab.report.keep import kept
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The figures of all boots that passed, for other programs: as CSV, and as benchstat's text."""
+"""The figures of all boots that passed, for other programs: as CSV."""
 
 import csv
 from collections.abc import Iterator
@@ -19,14 +19,13 @@ class Line:
     run: Run
     labels: dict[str, str | int]
     figures: dict[str, Number]
-    items: int  # that are behind the figures, 1 where that does not matter
 
 
 def lines(results: Results) -> Iterator[Line]:
     """Each set of figures of the boots that passed."""
     for boot in results.boots:  # those that did not pass have no figures
         for count in boot.counts:
-            yield Line(boot, count.run or {}, count.labels, count.figures, 1)
+            yield Line(boot, count.run or {}, count.labels, count.figures)
         for run, row in boot.by_run():
             if row.missing:
                 continue
@@ -35,11 +34,11 @@ def lines(results: Results) -> Iterator[Line]:
                 labels["size"] = boot.size
             known = {key: value(row, key) for key in METRICS}
             figures = {key: figure for key, figure in known.items() if figure is not None}
-            yield Line(boot, run, labels, figures, row.values["items"])
+            yield Line(boot, run, labels, figures)
         for scope in dict.fromkeys(row.scope for row in boot.rows):
             if boot.section == "icount" and (each := instructions(boot, scope)) is not None:
                 labels = {"mode": "serial", "scope": scope}
-                yield Line(boot, {}, labels, {"instructions": each}, 1)
+                yield Line(boot, {}, labels, {"instructions": each})
 
 
 def kernel_name(results: Results, boot: Boot) -> str:
@@ -66,49 +65,3 @@ def write_csv(results: Results, out: TextIO) -> None:
         about += [line.labels.get(label) for label in labels]
         for key, figure in line.figures.items():
             writer.writerow([*about, key, (METRICS | FIGURES)[key].unit, figure])
-
-
-def benchmark(line: Line) -> str:
-    """The name of a benchmark, with all that it was run with."""
-    more = {key: said for key, said in line.run.items() if key not in {"scopes", *line.labels}}
-    parts = line.labels | more
-    shown = "".join(
-        f"/{key}={str(said).replace(' ', '_')}" for key, said in parts.items() if said != ""
-    )
-    return f"Benchmark{line.boot.section.capitalize()}{shown}"
-
-
-def write_benchstat(results: Results, out: TextIO) -> None:
-    """What differs between kernels but for their name is left out: it would split its tables."""
-    better = {metric.key: metric.better for metric in [*METRICS.values(), *FIGURES.values()]}
-    found = list(lines(results))
-    for key in dict.fromkeys(key for line in found for key in line.figures):
-        if better[key]:
-            print(f"Unit {unit(key)} better={better[key]}", file=out)
-    before = None
-    for line in found:
-        boot, machine = line.boot, results.machine(line.boot.machine)
-        config = {
-            "kernel": kernel_name(results, boot),
-            "cpu": machine.cpu_model,
-            "emulation": machine.emulation,
-            "flavour": boot.flavour,
-            "scenario": boot.scenario,
-            "append": boot.append,
-        }
-        if config != before:
-            print(
-                *(f"{key}: {said or ''}".strip() for key, said in config.items()),
-                sep="\n",
-                file=out,
-            )
-        before = config
-        figures = [f"{figure:.12g} {unit(key)}" for key, figure in line.figures.items()]
-        if rate := line.figures.get("items_per_sec"):
-            figures.insert(0, f"{1e9 / rate:.12g} ns/op")
-        print(benchmark(line), line.items, *figures, sep="\t", file=out)
-
-
-def unit(key: str) -> str:
-    """The unit in benchstat's text."""
-    return "items/s" if key == "items_per_sec" else key.replace("_", "-")
