@@ -592,7 +592,7 @@ def test_figures_say_where_they_come_from(shape: str) -> None:
     html, drawings = page_of(shape)
     models = [machine.cpu_model for machine in SHAPES[shape]().machines]
     inline = re.findall(r"<svg .*?</svg>", html, re.DOTALL)
-    assert len(inline) == len(drawings) >= 2
+    assert len(inline) == len(drawings) >= 1
     for svg in [*inline, *(canvas.on_paper(drawing.svg) for drawing in drawings)]:
         root = ET.fromstring(svg)
         for child in [*root.findall(f"{SVG}title"), *root.findall(f"{SVG}desc")]:
@@ -601,7 +601,7 @@ def test_figures_say_where_they_come_from(shape: str) -> None:
         assert re.search(r"n = \d+ ", text)
         assert any(model in text for model in models)
         # a unit, or what is counted
-        assert re.search(r"items/s|\(time, log\)|per item|\(items\)", text)
+        assert re.search(r"items/s|\(time, log\)|per item", text)
 
 
 def test_page_is_readable_in_the_dark() -> None:
@@ -624,7 +624,7 @@ def test_sweep_has_kworkers_on_an_axis_of_their_own() -> None:
 
 def test_a_missing_scope_is_named_in_the_figure() -> None:
     _, drawings = page_of("full")
-    text = " ".join(ET.fromstring(drawings[0].svg).itertext())
+    text = " ".join(" ".join(ET.fromstring(drawings[0].svg).itertext()).split())
     assert "stock: no such scope" in text and "patched: no such scope" not in text
 
 

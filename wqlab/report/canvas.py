@@ -61,7 +61,7 @@ STYLE: Any = {
 }
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
-WIDE, NARROW = 10.6, 7.6  # inches; the page is as wide as WIDE
+WIDE = 10.6  # inches, as the page is
 
 
 @dataclass(frozen=True)

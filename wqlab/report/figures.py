@@ -1,143 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The figures of the page, drawn as SVG that needs nothing else."""
+"""The figures of the page: times by percentile, and what was measured by the size of shards, by CPUs and
+by max_active."""
 
-from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from wqlab.ground.stats import LEVEL, Spread
+from wqlab.ground.stats import Spread
 from wqlab.report import canvas
-from wqlab.report.compare import Compared, Panel
-from wqlab.report.labels import RANKS, TIMES, rank_name
-
-
-def bars(axes: Axes, panel: Panel, metric: str, scopes: Sequence[str]) -> None:
-    """Medians by scope and kernel, from lowest to highest, and each boot."""
-    colour, kernels = canvas.colours(panel), list(panel.by_kernel)
-    width = 0.8 / len(kernels)
-    for i, kernel in enumerate(kernels):
-        for place, scope in enumerate(scopes):
-            at = place + (i - (len(kernels) - 1) / 2) * width
-            values = panel.figures(kernel, scope, metric)
-            if not values:
-                why = "no such scope" if panel.lacks(kernel, scope) else "not measured"
-                axes.annotate(
-                    f"{panel.label(kernel)}: {why}",
-                    (at, 0),
-                    xytext=(0, 3),
-                    textcoords="offset points",
-                    rotation=90,
-                    ha="center",
-                    va="bottom",
-                    fontsize=7.5,
-                    color=canvas.FAINT,
-                )
-                continue
-            found, paint = Spread.of(values), canvas.SERIES[colour[kernel]]
-            axes.bar(at, found.median, width * 0.88, color=paint, alpha=0.35, linewidth=0)
-            axes.hlines(found.median, at - width * 0.44, at + width * 0.44, color=paint, lw=1.8)
-            axes.vlines(at, found.low, found.high, color=paint, lw=1.2)
-            aside = width * 0.07 if len(values) > 1 else 0
-            spots = [at + (n * 5 % 7 - 3) * aside for n in range(len(values))]
-            axes.plot(
-                spots, values, canvas.MARKERS[colour[kernel]], color=paint, ms=2.6, alpha=0.8, mew=0
-            )
-    axes.set_xticks(range(len(scopes)), scopes)
-    axes.tick_params(axis="x", length=0)
-    axes.set_ylim(bottom=0)
-    few = max(0, 3 - len(scopes)) / 2  # bars are not to be as wide as the figure
-    axes.set_xlim(-0.55 - few, len(scopes) - 0.45 + few)
-
-
-def forest(axes: Axes, lines: Sequence[tuple[str, Compared, int]]) -> None:
-    """Ratios with their intervals, one below the other."""
-    for place, (_, compared, series) in enumerate(lines):
-        ratio, paint = compared.ratio, canvas.SERIES[series]
-        strong = ratio.differs
-        axes.hlines(place, ratio.low, ratio.high, color=paint, lw=2.2 if strong else 1.2)
-        axes.plot(
-            ratio.ratio,
-            place,
-            canvas.MARKERS[series],
-            ms=5.5,
-            mew=1.3,
-            color=paint,
-            mfc=paint if strong else canvas.PAPER,
-        )
-    axes.axvline(1, color=canvas.INK, lw=0.9)
-    axes.set_yticks(range(len(lines)), [text for text, _, _ in lines], fontsize=8)
-    axes.set_ylim(len(lines) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-    ends = [end for _, c, _ in lines for end in (c.ratio.low, c.ratio.high, 1)]
-    if max(ends) / min(ends) > 4:
-        axes.set_xscale("log")
-        ticks = [
-            t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if min(ends) / 1.3 < t < max(ends) * 1.3
-        ]
-        axes.set_xticks(ticks)
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.margins(x=0.06)
-    axes.set_xlabel(f"ratio of medians, {LEVEL * 100:.0f} % interval")
-
-
-def labels(panel: Panel) -> list[tuple[str, int]]:
-    """The kernels of the legend, and their colours."""
-    colour = canvas.colours(panel)
-    return [(panel.label(kernel), colour[kernel]) for kernel in panel.by_kernel]
-
-
-def ratio_lines(panel: Panel, metric: str) -> list[tuple[str, Compared, int]]:
-    """Each pair in each scope; coloured as the newer one."""
-    colour, lines = canvas.colours(panel), []
-    for scope in panel.scopes:
-        for new, old in panel.pairs():
-            compared = panel.compared(new, old, scope, metric)
-            if compared:
-                text = f"{scope}: {compared.new} / {compared.old}"
-                lines.append((text, compared, colour[new]))
-    return lines
-
-
-def scope_axes(axes: Axes, panel: Panel, metric: str, label: str) -> None:
-    """A bar for each kernel and scope."""
-    bars(axes, panel, metric, panel.scopes)
-    axes.set_ylabel(label)
-    axes.set_xlabel("affinity scope")
-    axes.yaxis.set_major_formatter(FuncFormatter(canvas.short))
-
-
-EACH = "median; lowest to highest; each "  # what bars() shows
-
-
-def throughput(panel: Panel, name: str) -> canvas.Drawing:
-    """Items/s, and the ratios of kernels beside them."""
-    lines = ratio_lines(panel, "items_per_sec")
-    height = max(3.6, 1.3 + 0.19 * len(lines))
-
-    def paint(figure: Figure) -> None:
-        if lines:
-            axes, ratios = figure.subplots(1, 2, width_ratios=(1.7, 1))
-            forest(ratios, lines)
-            ratios.set_title(
-                "above 1: the first is faster; filled: the interval excludes 1",
-                fontweight="normal",
-                fontsize=8.5,
-                loc="right",
-            )
-        else:
-            axes = figure.subplots()
-        scope_axes(axes, panel, "items_per_sec", "throughput (items/s)")
-        canvas.legend(axes, labels(panel), EACH + panel.unit)
-
-    width = canvas.WIDE if lines else canvas.NARROW
-    return canvas.draw(
-        name, f"{panel.title}: throughput", canvas.source(panel), (width, height), paint
-    )
+from wqlab.report.compare import Panel
+from wqlab.report.labels import RANKS, TIMES, kernel_label, rank_name
+from wqlab.report.varied import OVER, Scaling, Sweep
 
 
 def percentile_lines(
@@ -169,6 +44,7 @@ def latency(panel: Panel, name: str) -> canvas.Drawing:
     """Kernels beside each other in each scope; of one kernel alone, its scopes."""
     scopes = [s for s in panel.scopes if any(panel.figures(k, s, "items") for k in panel.by_kernel)]
     colour = canvas.colours(panel)
+    kernels = [(panel.label(kernel), colour[kernel]) for kernel in panel.by_kernel]
     names = ("queue_work() took (time, log)", "queue_work() to start (time, log)")
 
     def of_kernels(figure: Figure) -> None:
@@ -190,9 +66,9 @@ def latency(panel: Panel, name: str) -> canvas.Drawing:
         for axes in grid[1]:
             axes.set_xlabel("percentile")
         figure.legend(
-            handles=canvas.keys(labels(panel)),
+            handles=canvas.keys(kernels),
             loc="upper right",
-            ncols=len(labels(panel)),
+            ncols=len(kernels),
             fontsize=8.5,
         )
 
@@ -213,67 +89,107 @@ def latency(panel: Panel, name: str) -> canvas.Drawing:
     return canvas.draw(name, f"{title}{panel.unit}s", canvas.source(panel), size, paint)
 
 
-def running(panel: Panel, name: str) -> canvas.Drawing | None:
-    """The most items that ran at once, and the limit; None where limits differ."""
-    limits = panel.limits
-    if len(limits) != 1:
-        return None
-    limit = limits[0]
-
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots()
-        scope_axes(axes, panel, "running_peak", "most items running at once (items)")
-        axes.axhline(limit, color=canvas.LOSS, lw=1.2, ls="--")
-        axes.annotate(
-            f"max_active {limit}",
-            (1, limit),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=8.5,
-            color=canvas.LOSS,
-        )
-        axes.set_ylim(top=max(axes.get_ylim()[1], limit * 1.15))
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        canvas.legend(axes, labels(panel), EACH + panel.unit)
-
-    return canvas.draw(
-        name,
-        "sleep: items running at once, and max_active",
-        canvas.source(panel),
-        (canvas.NARROW, 3.6),
-        paint,
+def spread_line(axes: Axes, found: dict[float, Spread], series: int, **look: Any) -> None:
+    """A line through medians, from lowest to highest at each."""
+    spreads = found.values()
+    axes.errorbar(
+        list(found),
+        [each.median for each in spreads],
+        yerr=[[s.median - s.low for s in spreads], [s.high - s.median for s in spreads]],
+        color=canvas.SERIES[series % len(canvas.SERIES)],
+        marker=canvas.MARKERS[series % len(canvas.MARKERS)],
+        **{"ms": 5, "lw": 1.5, "elinewidth": 1, "capsize": 2, **look},
     )
 
 
-def locks(panel: Panel, name: str) -> canvas.Drawing:
-    """What lock statistics say of pool->lock, per item."""
-    names = {
-        "lock_acquisitions": "acquisitions (per item)",
-        "lock_contentions": "contentions (per item)",
-        "lock_hold_ns": "time held (ns per item)",
-        "lock_wait_ns": "time waited (ns per item)",
+def sweep_figure(sweep: Sweep, scope: str, name: str) -> canvas.Drawing | None:
+    """Throughput and kworkers, and times, by the size of a shard."""
+    colour = canvas.colours(sweep)
+
+    def spreads(kernel: str, metric: str) -> dict[int, Spread]:
+        return {
+            place: Spread.of(values)
+            for place, panel in enumerate(sweep.panels)
+            if kernel in panel.by_kernel and (values := panel.figures(kernel, scope, metric))
+        }
+
+    kernels = [k for k in sweep.kernels if spreads(k, "items_per_sec")]
+    if not kernels:
+        return None
+
+    def line(axes: Axes, n: int, metric: str, look: str, **more: Any) -> None:
+        nudge = (n - (len(kernels) - 1) / 2) * 0.09
+        found = {place + nudge: each for place, each in spreads(kernels[n], metric).items()}
+        spread_line(axes, found, colour[kernels[n]], ls=look, **more)
+
+    def paint(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
+        workers = left.twinx()
+        for n in range(len(kernels)):
+            line(left, n, "items_per_sec", "-")
+            line(workers, n, "kworkers_peak", ":", mfc=canvas.PAPER)
+            line(right, n, "queue_p50_ns", "-")
+            line(right, n, "queue_p95_ns", "--", mfc=canvas.PAPER)
+        workers.grid(visible=False)
+        workers.spines["right"].set_visible(True)
+        workers.yaxis.set_major_locator(MaxNLocator(integer=True))
+        workers.set_ylabel("kworkers, most at once (dotted, hollow)")
+        left.set_ylabel("throughput (items/s; full lines)")
+        left.yaxis.set_major_formatter(FuncFormatter(canvas.short))
+        right.set_ylabel("queue_work() took (p50 full, p95 dashed)")
+        right.yaxis.set_major_formatter(FuncFormatter(canvas.nanoseconds))
+        for axes in (left, workers, right):
+            axes.set_ylim(0, 1.05 * axes.get_ylim()[1])  # no marker is cut off
+        for axes in (left, right):
+            axes.set_xticks(range(len(sweep.panels)), [str(panel.size) for panel in sweep.panels])
+            axes.set_xlabel("workqueue.cache_shard_size (cores)")
+            axes.set_xlim(-0.4, len(sweep.panels) - 0.6)
+        shown = [(kernel_label(sweep.results, k), colour[k]) for k in kernels]
+        canvas.legend(left, shown, f"median; lowest to highest {sweep.first.unit}")
+
+    title = f"{sweep.first.title}: shards of different size, scope {scope}"
+    return canvas.draw(name, title, canvas.source(sweep), (canvas.WIDE, 3.8), paint)
+
+
+def number_axes(axes: Axes, over: str) -> None:
+    """For a figure by CPUs or by max_active."""
+    if over == "threads":
+        axes.set_xlim(left=0)
+    else:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(canvas.short))
+    axes.yaxis.set_major_formatter(FuncFormatter(canvas.short))
+    axes.set_ylim(bottom=0)
+
+
+def scaling(one: Scaling, name: str) -> canvas.Drawing:
+    """Throughput, and cache lines that move for an item: a column for each scope, a line for
+    each kernel."""
+    colour = canvas.colours(one)
+    metrics = {
+        "steady_items_per_sec": "throughput (items/s)",
+        "moves_per_item": "cache lines that move (per item)",
     }
 
     def paint(figure: Figure) -> None:
-        grid = figure.subplots(2, 2).ravel()
-        for axes, (metric, label) in zip(grid, names.items(), strict=True):
-            scope_axes(axes, panel, metric, label)
-        for axes in grid[:2]:
-            axes.set_xlabel("")
-        canvas.legend(grid[0], labels(panel))
+        grid = figure.subplots(
+            len(metrics), len(one.scopes), sharex=True, sharey="row", squeeze=False
+        )
+        for row, (metric, label) in zip(grid, metrics.items(), strict=True):
+            for axes, scope in zip(row, one.scopes, strict=True):
+                for kernel in one.kernels:
+                    found = one.figures(kernel, scope, metric).items()
+                    spreads: dict[float, Spread] = {n: Spread.of(values) for n, values in found}
+                    spread_line(axes, spreads, colour[kernel])
+                number_axes(axes, one.over)
+            row[0].set_ylabel(label)
+        for axes, scope in zip(grid[0], one.scopes, strict=True):
+            axes.set_title(scope, loc="right", fontweight="normal")
+        for axes in grid[-1]:
+            axes.set_xlabel(OVER[one.over])
+        canvas.legend(grid[0][0], [(kernel_label(one.results, k), colour[k]) for k in one.kernels])
 
-    title = f"{panel.title}: what happens to pool->lock, with lock statistics"
-    return canvas.draw(name, title, canvas.source(panel), (canvas.WIDE, 5.6), paint)
-
-
-def instructions(panel: Panel, name: str) -> canvas.Drawing:
-    """Instructions per item."""
-
-    def paint(figure: Figure) -> None:
-        axes = figure.subplots()
-        scope_axes(axes, panel, "instructions", "instructions per item")
-        canvas.legend(axes, labels(panel))
-
-    title = f"{panel.title}: instructions from queueing an item to its completion"
-    return canvas.draw(name, title, canvas.source(panel), (canvas.NARROW, 3.4), paint)
+    what = OVER[one.over].split(" (")[0].split(",")[0]
+    return canvas.draw(
+        name, f"{one.whole}: by {what}", canvas.source(one), (canvas.WIDE, 5.6), paint
+    )

@@ -10,7 +10,7 @@ import jinja2
 
 from wqlab.ground.problem import Usage
 from wqlab.ground.stats import ENOUGH
-from wqlab.report import canvas, counts, curves, figures, origins, tables, terminal
+from wqlab.report import canvas, counts, figures, origins, tables, terminal
 from wqlab.report.canvas import Drawing
 from wqlab.report.compare import Counted, Panel, counted_panels, panels
 from wqlab.report.labels import MODES, hosts, kernel_label, ordered_kernels
@@ -29,8 +29,7 @@ TEXTS = {
     "time.",
     "icount": "One virtual CPU and a clock that counts instructions. Two runs of different length "
     "are subtracted, so what a run costs beyond its items drops out.",
-    "time": "Bars are medians. The vertical line goes from the lowest to the highest, and each dot "
-    "is one boot or one load of the module. Times start at queue_work().",
+    "time": "Times start at queue_work().",
     "sizes": "The same benchmark with workqueue.cache_shard_size set to each value: what smaller "
     "shards gain, and what they cost in kworkers.",
     "costs": "Context switches are those of the whole guest during a load, divided by its items. "
@@ -108,20 +107,14 @@ class Page:
         def of(*sections: Section) -> list[Panel]:
             return [p for p in panels(self.results, *sections) if p.machine in machines]
 
-        locks: list = []
-        for panel in of("locks"):
-            locks += self.draw(figures.locks, panel, name=("locks", panel.mode))
-            locks.append(folded("The same as tables, with ratios", tables.lock_tables(panel)))
-        icount: list = []
-        for panel in of("icount"):
-            icount += self.draw(figures.instructions, panel, name=("instructions", panel.mode))
-            icount.append(tables.instruction_table(panel))
+        locks = [table for panel in of("locks") for table in tables.lock_tables(panel)]
+        icount = [tables.instruction_table(panel) for panel in of("icount")]
         timed = [self.timed(panel) for panel in of("time", "local")]
         sizes: list = []
         for sweep in sweeps(self.results):
             for scope in sweep.scopes if sweep.machine in machines else ():
                 name = ("sizes", sweep.first.mode, scope)
-                sizes += self.draw(curves.sweep_figure, sweep, scope, name=name)
+                sizes += self.draw(figures.sweep_figure, sweep, scope, name=name)
                 sizes.append(tables.sweep_table(sweep, scope))
         chapters = [
             Chapter("The lock", locks, TEXTS["locks"]),
@@ -135,7 +128,7 @@ class Page:
             for one in scalings(self.results) if section == "sim" else ():
                 if one.machine not in machines:
                     continue
-                parts += self.draw(curves.scaling, one, name=[one.over, one.whole])
+                parts += self.draw(figures.scaling, one, name=[one.over, one.whole])
             parts += [part for panel in found for part in counted_parts(panel)]
             chapters.append(Chapter(title, parts, TEXTS[section]))
         facts = origins.machine_facts(machines)
@@ -143,23 +136,20 @@ class Page:
 
     def timed(self, panel: Panel) -> Chapter:
         """The figures and tables of one mode."""
-        parts: list = self.draw(figures.throughput, panel, name=("throughput", panel.mode))
-        if panel.mode == "sleep":
-            parts += self.draw(figures.running, panel, name=("running", panel.mode))
-        parts += self.draw(figures.latency, panel, name=("times", panel.mode))
-        shards = tables.shard_table(panel)
-        shown = [
+        tops = (
             tables.throughput_table(panel),
+            tables.shard_table(panel),
+            tables.running_table(panel),
+        )
+        rest = [
             tables.latency_table(panel),
             tables.kworkers_table(panel),
+            tables.costs_table(panel),
         ]
-        costs = tables.costs_table(panel)
-        shown += [costs] if costs else []
-        parts += [shards] if shards else []
-        parts += [
-            folded(
-                "Throughput, queue_work() and kworkers as tables", shown, panel.mode == "serial"
-            ),
+        parts = [
+            *(table for table in tops if table),
+            *self.draw(figures.latency, panel, name=("times", panel.mode)),
+            folded("queue_work() and kworkers as tables", rest, panel.mode == "serial"),
             *(f"{line}." for line in tables.claim_lines(panel)),
             folded("Every percentile, with ratios", tables.time_tables(panel)),
         ]
