@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
+import sharding
 from needs import DEBUG, FIND, TEST, Boot, Kernel
 from test_late import at_boot
 
@@ -94,7 +95,7 @@ class Case:
     def pods(self, been: Cpus, scope: str) -> set[Cpus]:
         """What the pods of a scope must be."""
         possible = frozenset(range(self.possible or self.machine.cpus))
-        placed = self.machine.placed(been)[scope]
+        placed = sharding.placed(self.machine, been)[scope]
         return {pod & possible for pod in placed if pod & possible}
 
     def pools(self, been: Cpus, scope: str) -> set[Cpus]:

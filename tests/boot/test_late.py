@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+import sharding
 from needs import TEST, Boot, Kernel
 
 from wqlab.guests.scenario import SCOPES, Cpus, Scenario, find_scenario, format_pods, parse_cpulist
@@ -124,7 +125,7 @@ CASES = (
 def pools(machine: Scenario, been: Cpus, up: Cpus, isolated: Cpus, scope: str) -> list[str]:
     """Those of strict pods with CPUs that are online, and the fallback pool."""
     allowed = frozenset(range(machine.cpus)) - isolated
-    pods = {pod & allowed for pod in machine.placed(been)[scope] if pod & allowed & up}
+    pods = {pod & allowed for pod in sharding.placed(machine, been)[scope] if pod & allowed & up}
     return format_pods((*(pods | {allowed}),))
 
 

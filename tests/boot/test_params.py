@@ -8,6 +8,7 @@ takes "cachefoo" and "smt2" for the scopes that they start with.
 from dataclasses import dataclass
 
 import pytest
+import sharding
 from needs import Boot
 
 from wqlab.guests.scenario import SCOPES, Pods, find_scenario, format_pods, parse_cpulist
@@ -84,7 +85,7 @@ def test_size_at_boot(
     record: Record, size: tuple[str | None, bool], scope: tuple[str, bool]
 ) -> None:
     value, good = size
-    now = int(value) if value and good else MACHINE.shard_size
+    now = int(value) if value and good else sharding.shard_size(MACHINE)
     said = said_of(record, "cache_shard_size")
     if good:
         assert not said
@@ -94,7 +95,7 @@ def test_size_at_boot(
         message = f'cache_shard_size: "{value}" is not a number of cores from 1 to 2147483647'
         assert f"kernel workqueue: {message}, ignored" in said
     assert f"param cache_shard_size {now}" in record.lines
-    assert confined(answer(record, "pods cache_shard ")) == pools(MACHINE.shards(now))
+    assert confined(answer(record, "pods cache_shard ")) == pools(sharding.shards(MACHINE, now))
 
 
 @pytest.mark.parametrize(("size", "scope"), AT_BOOT)
@@ -112,8 +113,8 @@ def test_scope_at_boot(
         )
         assert f"kernel workqueue: {message}" in said
     assert f"param default_affinity_scope {now}" in record.lines
-    shard_size = int(size[0]) if size[0] and size[1] else MACHINE.shard_size
-    pods = MACHINE.shards(shard_size) if now == "cache_shard" else MACHINE.pods[now]
+    shard_size = int(size[0]) if size[0] and size[1] else sharding.shard_size(MACHINE)
+    pods = sharding.shards(MACHINE, shard_size) if now == "cache_shard" else MACHINE.pods[now]
     assert confined(answer(record, "pods default ")) == pools(pods)
 
 
@@ -130,7 +131,7 @@ class Write:
 
 
 def size(value: str, now: int, good: bool = True) -> Write:
-    return Write(SIZE, value, good, str(now), "cache_shard", MACHINE.shards(now))
+    return Write(SIZE, value, good, str(now), "cache_shard", sharding.shards(MACHINE, now))
 
 
 def default_scope(value: str, now: str, good: bool = True) -> Write:
@@ -147,7 +148,10 @@ def scope(value: str, now: str, good: bool = True) -> Write:
 # All in one boot, one after the other: a bad value must keep what was there,
 # which is not always the default.
 WRITES = [
-    *[size(value, MACHINE.shard_size, False) for value in ("0", "-1", "abc\\n", "99999999999")],
+    *[
+        size(value, sharding.shard_size(MACHINE), False)
+        for value in ("0", "-1", "abc\\n", "99999999999")
+    ],
     size("4", 4),
     *[size(value, 4, False) for value in ("0\\n", "\\n", "8x", "2147483648", "-1\\n")],
     size("1\\n", 1),

@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import sharding
+from sharding import shard
 
 from wqlab.ground.places import ROOT
 from wqlab.guests.dump import parse_dump
@@ -21,7 +23,6 @@ from wqlab.guests.scenario import (
     format_pods,
     load_scenario,
     parse_cpulist,
-    shard,
 )
 
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
@@ -92,7 +93,7 @@ def test_scenario_shards_obey_the_rule(path: Path) -> None:
     scenario = load_scenario(path)
     if scenario.pods:
         assert format_pods(scenario.pods["cache_shard"]) == format_pods(
-            scenario.shards(scenario.shard_size)
+            sharding.shards(scenario, sharding.shard_size(scenario))
         )
 
 

@@ -10,7 +10,8 @@ shard it is not, as that depends on how its CPUs happen to keep step.
 from dataclasses import replace
 from pathlib import Path
 
-from wqlab.guests.scenario import SHARD_CPUS
+from sharding import SHARD_CPUS
+
 from wqlab.kernels.builddir import BuildDir
 from wqlab.measure.sim.machine import find_machine
 from wqlab.measure.sim.simulate import simulate

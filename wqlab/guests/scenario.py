@@ -7,14 +7,12 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem, Usage
 
 SCOPES = ("cpu", "smt", "cache", "cache_shard", "numa", "system")
-SHARD_CPUS = 8  # by default; of as many cores as have them
 LEVELS = ("sockets", "dies", "clusters", "cores", "threads")
 
 Cpus = frozenset[int]
@@ -55,52 +53,6 @@ def format_pods(pods: Pods) -> list[str]:
     return [format_cpulist(pod) for pod in sorted(pods, key=lambda pod: sorted(pod))]
 
 
-def shard(cache: Pods, numa: Pods, smt: Pods, size: int, clusters: Pods = ()) -> Pods:
-    """The shards that a guest must have, from its LLCs, nodes, cores and clusters.
-
-    An LLC (within one node) of c cores gets n >= 1 shards: the n whose mean size c/n is nearest to
-    `size` cores, and the lower n of two that are as near. Core i, counted in the order of first
-    CPUs, belongs to shard i * n // c. Where that splits a cluster of neighbours of at most `size`
-    cores, all of it belongs to the shard of its larger part. Raises TopologyError if clusters
-    leave a shard no core.
-    """
-    shards: list[Cpus] = []
-    for llc in cache:
-        for node in numa:
-            cores = sorted(
-                (core & llc & node for core in smt), key=lambda core: min(core, default=0)
-            )
-            cores = [core for core in cores if core]
-            if not cores:
-                continue
-            count = len(cores)
-            # |count / n - size|, compared without rounding as a fraction of n
-            best = 1
-            for n in range(2, count + 1):
-                if abs(count - size * n) * best < abs(count - size * best) * n:
-                    best = n
-            starts = [-(-nr * count // best) for nr in range(best)]  # first cores, rounded up
-            for cluster in clusters:
-                inside = [i for i, core in enumerate(cores) if core <= cluster]
-                if not 1 < len(inside) <= size:
-                    continue
-                first, end = inside[0], inside[-1] + 1
-                for nr in range(1, best):
-                    if first * best < nr * count < end * best:
-                        nearer = 2 * nr * count < (first + end) * best
-                        starts[nr] = first if nearer else end
-            if len(set(starts)) < best:
-                raise TopologyError(f"clusters leave no place for {best} shards")
-            for start, end in pairwise([*starts, count]):
-                shards.append(frozenset().union(*cores[start:end]))
-    return tuple(shards)
-
-
-def default_size(cores: Pods) -> int:
-    """How many of these cores a shard has by default: as many as it takes for SHARD_CPUS."""
-    return math.ceil(SHARD_CPUS / max(map(len, cores)))
-
-
 @dataclass(frozen=True)
 class Scenario:
     """The CPUs, caches and nodes of a guest, from scenarios/NAME.toml."""
@@ -122,39 +74,9 @@ class Scenario:
         return math.prod(self.smp.values())
 
     @property
-    def clusters(self) -> Pods:
-        """The CPUs of each cluster, if a socket has more than one."""
-        each = self.smp["cores"] * self.smp["threads"]
-        firsts = range(0, self.cpus, each) if self.smp["clusters"] > 1 else ()
-        return tuple(frozenset(range(first, first + each)) for first in firsts)
-
-    @property
     def memory_nodes(self) -> tuple[int, ...]:
         """The nodes with memory."""
         return tuple(node for node in range(len(self.nodes)) if node not in self.memoryless)
-
-    @property
-    def shard_size(self) -> int:
-        """Cores per shard by default, when all CPUs have been online."""
-        return default_size(self.pods["smt"])
-
-    def shards(self, size: int) -> Pods:
-        """The shards if cache_shard_size is `size` cores."""
-        pods = self.pods
-        return shard(pods["cache"], pods["numa"], pods["smt"], size, self.clusters)
-
-    def placed(self, been: Cpus) -> dict[str, Pods]:
-        """The pods of each scope as long as only these CPUs have ever been online."""
-        pods, smt, cache = self.pods, self.pods["smt"], self.pods["cache"]
-        alone = tuple(frozenset({cpu}) for cpu in range(self.cpus) if cpu not in been)
-        late = tuple(node - been for node in pods["numa"] if node - been)
-        cores = tuple(core & been for core in smt if core & been)
-        llcs = tuple(llc & been for llc in cache if llc & been)
-        return pods | {
-            "smt": (*cores, *alone),
-            "cache": (*llcs, *late),
-            "cache_shard": (*shard(llcs, pods["numa"], cores, default_size(cores)), *late),
-        }
 
 
 def _pods(value: object) -> Pods:
