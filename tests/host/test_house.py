@@ -181,7 +181,7 @@ def targets() -> list[str]:
 
 
 SIZES: dict[str, tuple[int, Callable[[], int]]] = {
-    "lines of wqlab": (11_700, lambda: sum(map(lines, (ROOT / "wqlab").rglob("*.py")))),
+    "lines of wqlab": (11_000, lambda: sum(map(lines, (ROOT / "wqlab").rglob("*.py")))),
     "lines of what tests run by": (800, lambda: sum(map(lines, machinery()))),
     "commands of wqlab": (12, lambda: len(COMMANDS)),
     "targets of make": (14, lambda: len(targets())),

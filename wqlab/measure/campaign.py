@@ -138,7 +138,7 @@ class Campaign:
         for step, outcome in self.outcomes.items():
             progress.saw(step.kind, outcome.seconds)
         try:
-            for step, outcome in in_turn(missing) if at_once == 1 else beside(missing, at_once):
+            for step, outcome in outcomes(missing, at_once):
                 number = progress.step(step.kind, outcome.seconds, counts=not outcome.failed)
                 self.add(step, outcome)
                 if outcome.boots or outcome.failed:
@@ -211,13 +211,11 @@ class Campaign:
                 os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
 
 
-def in_turn(steps: Iterable[Step]) -> Iterator[tuple[Step, Outcome]]:
-    """In this thread, where signals come."""
-    return ((step, step.make()) for step in steps)
-
-
-def beside(steps: Iterable[Step], number: int) -> Iterator[tuple[Step, Outcome]]:
-    """In so many threads at once, as they end."""
+def outcomes(steps: Iterable[Step], number: int) -> Iterator[tuple[Step, Outcome]]:
+    """Of steps that are made so many at once, as they end; one at a time in this thread, where signals
+    come."""
+    if number == 1:
+        return ((step, step.make()) for step in steps)
     return side_by_side(lambda step: step.make(), steps, number)
 
 

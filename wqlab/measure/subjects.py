@@ -2,14 +2,14 @@
 """The kernels to measure: which there are, and what each is built from."""
 
 import argparse
-import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wqlab.ground.git import git_env
+from wqlab.ground.git import asked, git, own_index
 from wqlab.ground.problem import Problem
-from wqlab.ground.run import check, run, say
+from wqlab.ground.run import say
 from wqlab.kernels.bases import base_names, load_base
 from wqlab.kernels.build import build
 from wqlab.kernels.builddir import BuildDir, find_build
@@ -70,20 +70,17 @@ def add_kernels(parser: argparse.ArgumentParser) -> None:
 
 def has_series(source: Source) -> bool:
     """Whether the source has all patches already: they can be taken off one by one."""
-    git = ["git", "-C", str(source.repo)]
-    with tempfile.TemporaryDirectory() as folder:
-        env = {**git_env(), "GIT_INDEX_FILE": f"{folder}/index"}
-        check([*git, "read-tree", "HEAD"], wrong="the source cannot be read", env=env)
-        return bool(source.base.patches) and not any(
-            run([*git, "apply", "--cached", "--reverse", patch.path], limit=60, env=env).status
-            for patch in reversed(source.base.patches)
-        )
+    with own_index(source.repo, "HEAD") as index, suppress(Problem):
+        for patch in reversed(source.base.patches):
+            git(source.repo, "apply", "--cached", "--reverse", patch.path, more=index)
+        return bool(source.base.patches)
+    return False
 
 
 def several_cpus(source: Source) -> bool:
     """Whether its User Mode Linux can have them: that of 7.3 can, 6.18 cannot."""
-    git: list[str | Path] = ["git", "-C", source.repo, "grep", "-q", "UML_SUBARCH_SUPPORTS_SMP"]
-    return not run([*git, "HEAD", "--", "arch/um/Kconfig"], limit=60, env=git_env()).status
+    words = ("UML_SUBARCH_SUPPORTS_SMP", "HEAD", "--", "arch/um/Kconfig")
+    return bool(asked(source.repo, "grep", *words))
 
 
 def sources(

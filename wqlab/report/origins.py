@@ -138,11 +138,6 @@ def loads(machines: Sequence[Host]) -> str:
     return ", ".join(f"{load:g}" for load in found) or recorded(None)
 
 
-def where(machine: Host) -> str:
-    """As "on bare metal"."""
-    return f"in {machine.emulation}" if machine.emulation else "on bare metal"
-
-
 def machine_facts(machines: Sequence[Host]) -> dict[str, str]:
     """One host, and what was measured on it."""
     one = machines[0]
@@ -157,5 +152,8 @@ def machine_facts(machines: Sequence[Host]) -> dict[str, str]:
         "microcode": recorded(one.microcode),
         "frequency governor": recorded(one.governor),
         "load when measuring began": loads(machines),
-        "measured": "; ".join(where(machine) for machine in machines),
+        "measured": "; ".join(
+            f"in {machine.emulation}" if machine.emulation else "on bare metal"
+            for machine in machines
+        ),
     }

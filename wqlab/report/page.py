@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results as one HTML page that needs nothing else, and its figures as files beside it."""
 
-import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,24 +219,13 @@ def write(results: Results, out: Path) -> int:
         "report.txt": terminal.text(results, full=True),
         "results.json": dumps(results),
     }
-    new, old = (out.with_name(f".{out.name}.{what}") for what in ("new", "old"))
-    if old.exists() and not out.exists():  # a run was killed between the two renames below
-        old.rename(out)
-    for path in (new, old):
-        shutil.rmtree(path, ignore_errors=True)
-    try:
-        new.mkdir(parents=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        new = Path(folder) / "new"
+        new.mkdir()
         for name, text in files.items():
             (new / name).write_text(text)
         if out.exists():
-            out.rename(old)
-        try:
-            new.rename(out)
-        except OSError:
-            old.rename(out)
-            raise
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        if out.exists():
-            shutil.rmtree(old, ignore_errors=True)
+            out.rename(Path(folder) / "old")
+        new.rename(out)
     return len(drawings)

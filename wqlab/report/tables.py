@@ -335,6 +335,3 @@ def claim_lines(panel: Panel) -> list[str]:
     found = sum(compared.ratio.differs for compared in tried)
     outside = f"of {len(tried)} intervals of ratios of times, {found} exclude 1"
     return [f"{panel.title}: {outside}; about {len(tried) * CHANCE:.0f} would if nothing differed"]
-
-
-# --- where figures come from -------------------------------------------------------------

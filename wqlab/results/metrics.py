@@ -33,7 +33,6 @@ METRICS = {
         Metric("kworkers_before", "kworkers before", "", ""),
         Metric("kworkers_peak", "kworkers", "", ""),
         Metric("kworkers_after", "kworkers after", "", ""),
-        Metric("kworkers_new", "kworkers started", "", ""),
         Metric("pools", "pools in use", "", ""),
         Metric("running_peak", "running at once", "items", ""),
         Metric("switches_per_item", "context switches", "per item", "lower"),
@@ -94,9 +93,6 @@ _OF_LOCKS = {
 
 def value(row: Row, metric: str) -> float | None:
     """A metric of one row, None where the row does not have it."""
-    if metric == "kworkers_new":
-        before, peak = (row.values.get(f"kworkers_{when}") for when in ("before", "peak"))
-        return None if before is None or peak is None else peak - before
     if metric in _PER_ITEM:
         key, unit = _PER_ITEM[metric]
         used = row.values.get(key)

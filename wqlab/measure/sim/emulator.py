@@ -35,15 +35,6 @@ KEPT, PLUGINS = 2, 8
 ACCEL = "tcg,thread=single,tb-size=256"
 
 
-def newest() -> tuple[apt.Apt, str]:
-    """The apt that has QEMU's source, and the version. Unreachable if there is none."""
-    its_apt = apt.private(SUITE, "deb-src")
-    version = its_apt.newest_source(PACKAGE, SERIES)
-    if not version:
-        raise apt.Unreachable(f"apt knows no source of {PACKAGE} {SERIES} in {SUITE}")
-    return its_apt, version
-
-
 def unpacked(its_apt: apt.Apt, version: str, folder: Path) -> Path:
     """The source, with what is changed in it."""
     what = f"{PACKAGE} {version}"
@@ -127,7 +118,10 @@ def emulator(name: str = "wqtime") -> tuple[Path, Path]:
         if there:
             result = there[-1]
         else:
-            its_apt, version = newest()
+            its_apt = apt.private(SUITE, "deb-src")
+            version = its_apt.newest_source(PACKAGE, SERIES)
+            if not version:
+                raise apt.Unreachable(f"apt knows no source of {PACKAGE} {SERIES} in {SUITE}")
             result = folder / f"{version.partition(':')[2]}-{key}"
             build_program(its_apt, version, result)
             for old in sorted(folder.glob(f"{SERIES}*"), key=lambda p: p.stat().st_mtime)[:-KEPT]:
