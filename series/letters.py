@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from series.parts import parts_of
 from series.tree import default_tree, make_tree
 from series.worktree import SeriesTree, place
 from wqlab.ground.files import remove
@@ -55,7 +56,7 @@ def read_letter(path: Path, base: Base) -> Letter:
     if not found:
         raise Problem(f"{shown} does not begin with a line 'Subject: ...'")
     subject, several = found.groups()
-    own = [str(part.number) for part in base.parts if f"{part.number}-{part.name}" == path.stem]
+    own = [str(part.number) for part in parts_of(base) if f"{part.number}-{part.name}" == path.stem]
     numbers = several or "".join(own)
     if not re.fullmatch(r"\d+(,\d+)*", numbers):
         raise Problem(
@@ -64,7 +65,7 @@ def read_letter(path: Path, base: Base) -> Letter:
         )
     parts = tuple(sorted(map(int, numbers.split(","))))
     for number in parts:
-        if number not in {part.number for part in base.parts}:
+        if number not in {part.number for part in parts_of(base)}:
             raise Problem(f"{shown}: patches/{base.name} has no part {number}")
     body = text.partition("\n\n")[2].rstrip("\n") + "\n"
     return Letter(path.stem, subject, body, parts, bool(several))
@@ -72,7 +73,7 @@ def read_letter(path: Path, base: Base) -> Letter:
 
 def read_letters(base: Base) -> list[Letter]:
     """Those of docs/letters: one for each part, and others."""
-    for part in base.parts:
+    for part in parts_of(base):
         name = f"{part.number}-{part.name}.txt"
         if not (LETTERS / name).is_file():
             raise Problem(
@@ -121,7 +122,7 @@ def write_letter(
     letter: Letter, base: Base, tree: SeriesTree, commits: list[str], out: Path
 ) -> None:
     """Its mails, in a folder of `out`."""
-    parts = [part for part in base.parts if part.number in letter.parts]
+    parts = [part for part in parts_of(base) if part.number in letter.parts]
     chosen = [commit for part in parts for commit in commits[part.first - 1 : part.last]]
     sent = f"{chosen[0]}^..{chosen[-1]}"
     if letter.stands_alone:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from series.links import link_alike, swap, write_forms
+from series.parts import parts_of
 from series.tree import default_tree, make_tree
 from series.worktree import SeriesTree, place, series_id
 from wqlab.ground.files import remove
@@ -33,7 +34,7 @@ from wqlab.ground.places import ROOT
 from wqlab.ground.problem import OK, Problem
 from wqlab.ground.run import say, uninterrupted
 from wqlab.kernels import options
-from wqlab.kernels.bases import PATCHES, Base, Patch, list_parts, read_series
+from wqlab.kernels.bases import PATCHES, Base, Patch, read_series
 
 CHANGED = re.compile(
     r"^(diff --git a/|new file mode |deleted file mode |index [0-9a-f]+\.\.)(\S+)", re.MULTILINE
@@ -228,7 +229,7 @@ def refresh(base: Base, given: Path | None = None) -> None:
         remove(new)
     if (base.folder / "parts").is_file():
         try:
-            list_parts(base.folder)
+            parts_of(base)
         except Problem as problem:
             say(f"careful: {str(problem).partition('error: ')[2]}")
 

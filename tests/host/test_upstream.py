@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+from series.parts import parts_of
 from wqlab.ground.places import ROOT
 from wqlab.kernels.bases import Base, load_base, series_names
 
@@ -28,7 +29,7 @@ def titles(base: Base) -> list[tuple[str, str]]:
     """The part and the title of each patch, without what it is about."""
     return [
         (part.name, re.sub(r"^(\S+: )+", "", patch.subject))
-        for part in base.parts
+        for part in parts_of(base)
         for patch in base.patches[part.first - 1 : part.last]
     ]
 

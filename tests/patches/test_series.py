@@ -20,6 +20,7 @@ from needs import OTHERS, SOURCE, Boot, Kernel, UmlSeries
 from test_kunit import Suites as BootSuites
 
 from series.check import checkpatch
+from series.parts import parts_of
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import Skipped
 from wqlab.ground.run import CORES
@@ -182,7 +183,7 @@ ALONE = 3  # parts of a series that also have to be right without those behind t
 
 def end_of_parts(base: Base, built: list[int]) -> int:
     """The last patch of the first ALONE parts that changes what is built."""
-    last = max(part.last for part in base.parts if part.number <= ALONE)
+    last = max(part.last for part in parts_of(base) if part.number <= ALONE)
     return max(number for number in built if number <= last)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from wqlab.ground.git import git, own_index
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem, Usage
-from wqlab.ground.run import check
 
 BASES = ROOT / "bases"
 PATCHES = ROOT / "patches"
@@ -54,16 +53,6 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Patches of a series that belong together, and are sent together."""
-
-    number: int
-    name: str
-    first: int  # the numbers of its patches
-    last: int
-
-
-@dataclass(frozen=True)
 class Base:
     """A file of bases/, which is read by bash too: lines NAME=VALUE."""
 
@@ -89,11 +78,6 @@ class Base:
         """Its series, in order, in the forms that were asked for."""
         return read_series(self.folder, self.forms)
 
-    @cached_property
-    def parts(self) -> list[Part]:
-        """Its parts, in order. Problem if patches/BASE/parts is missing or wrong."""
-        return list_parts(self.folder)
-
     def fitted(self, repo: Path) -> "Base":
         """With the forms of patches that are for the commit `base` of a git repository."""
         return replace(self, forms=tuple(fitting_forms(self.folder, repo)))
@@ -118,15 +102,6 @@ def fitting_forms(folder: Path, repo: Path) -> Iterator[Path]:
         with own_index(repo, "base") as index, suppress(Problem):
             git(repo, "apply", "--cached", "--check", *sorted(form.glob("*.patch")), more=index)
             yield form
-
-
-def list_parts(folder: Path) -> list[Part]:
-    """The parts of a series, as scripts/common.sh reads them."""
-    script = '. "$1/scripts/common.sh" && list_parts "$2"'
-    command = ["bash", "-c", script, "list_parts", str(ROOT), str(folder)]
-    said = check(command, wrong=f"the series for {folder.name} has no parts")
-    lines = [line.split() for line in said.splitlines()]
-    return [Part(int(no), name, int(first), int(last)) for no, name, first, last in lines]
 
 
 def version_key(version: str) -> list[int]:
