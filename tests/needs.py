@@ -9,6 +9,7 @@ from typing import Any
 import debian
 import pytest
 from farm import ALL, Making, Need
+from overlay import diff_overlay
 
 from wqlab.ground.files import write_whole
 from wqlab.ground.places import BUILD, ROOT
@@ -20,7 +21,7 @@ from wqlab.guests.qemu import BootOptions, unfit
 from wqlab.guests.scenario import find_scenario
 from wqlab.kernels.arch import Arch, find_arch
 from wqlab.kernels.bases import default_base, load_base
-from wqlab.kernels.build import build, diff_overlay
+from wqlab.kernels.build import build
 from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source

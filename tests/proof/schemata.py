@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wqlab.ground.git import patched
+from overlay import patched
 
 HOME = "kernel/workqueue.c"  # always built in
 DECLARATION = "extern int wq_mutant;\n"

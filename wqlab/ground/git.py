@@ -5,12 +5,12 @@ import functools
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from wqlab.ground.places import ROOT
-from wqlab.ground.problem import Problem, Usage
+from wqlab.ground.problem import Problem
 from wqlab.ground.run import check, run
 
 AM_LIMIT = 1800.0  # seconds
@@ -86,30 +86,3 @@ def am(tree: Path, patches: Sequence[Path], end: str = "") -> None:
         asked(tree, "am", "--abort")
         why = (done.output.strip().splitlines() or [f"status {done.status}"])[0]
         raise Problem(f"git am failed at '{failed[1] if failed else ''}': {why}{end}")
-
-
-def patched(diff: Path, read: Callable[[str], str]) -> dict[str, str]:
-    """Apply a diff to the text that `read` gives for a path: {path: text} of what it changes.
-
-    Raises Usage for no diff, and Problem for one that does not apply or removes a file.
-    """
-    paths = re.findall(r"(?m)^\+\+\+ (?:b/)?(\S+)", diff.read_text())
-    if not paths:
-        raise Usage(f"{diff} is no diff of a kernel's files")
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder)
-        for path in paths:
-            try:
-                old = read(path)
-            except OSError:
-                raise Problem(f"{diff} changes {path}, which the kernel does not have") from None
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            (tree / path).write_text(old)
-        # The folder is no repository, and must not be taken for a part of one.
-        env = {**git_env(), "GIT_CEILING_DIRECTORIES": str(tree.parent)}
-        check(["git", "apply", diff.resolve()], wrong=f"{diff} does not apply", cwd=tree, env=env)
-        try:
-            return {path: (tree / path).read_text() for path in paths}
-        except FileNotFoundError as error:
-            path = Path(error.filename).relative_to(tree)
-            raise Problem(f"{diff} removes {path}: a mutant changes files") from None

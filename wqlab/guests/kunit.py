@@ -17,12 +17,12 @@ from pathlib import Path
 
 from wqlab.ground.files import lock, write_whole
 from wqlab.ground.places import BUILD, CACHE
-from wqlab.ground.problem import FAILED, OK, Problem, Skipped, Usage
+from wqlab.ground.problem import FAILED, OK, Problem, Skipped
 from wqlab.ground.run import CORES, run
 from wqlab.guests.qemu import UML_DIR
 from wqlab.kernels import options
 from wqlab.kernels.arch import UML, Arch, find_arch
-from wqlab.kernels.build import add_patches, build, check_patches, diff_overlay
+from wqlab.kernels.build import add_patches, build, check_patches
 from wqlab.kernels.flavours import CONFIGS
 from wqlab.kernels.obtain import obtain
 from wqlab.kernels.source import Source, kbuild_env
@@ -232,14 +232,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def command(args: argparse.Namespace) -> int:
     check_patches(args.base, args.patches)
     arch, log = find_arch(), BUILD / "kunit.log"
-    if arch.name != "x86_64" and args.diff:
-        raise Usage("--diff needs User Mode Linux, which is there for x86_64")
     source = obtain(args.base, args.ksrc)
     if arch.name != "x86_64":
         report = run_kunit_py(source, arch, patches=args.patches, log=log)
     else:
-        overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None
-        uml = build_uml(source, patches=args.patches, overlay=overlay)
-        report = run_uml(uml, log=log)
+        report = run_uml(build_uml(source, patches=args.patches), log=log)
     print(report)
     return OK if report.passed else FAILED

@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from wqlab.ground.files import lock, remove, write_whole
-from wqlab.ground.git import asked, patched
+from wqlab.ground.git import asked
 from wqlab.ground.places import CACHE, ROOT
 from wqlab.ground.problem import OK, Problem, Skipped, Usage
 from wqlab.ground.run import CORES, check, run, say
@@ -285,15 +285,6 @@ def keep(kbuild: Kbuild, about: Mapping[str, object], result: Path, more: Sequen
             remove(old)
 
 
-def diff_overlay(source: Source, patches: int | None, diff: Path) -> dict[str, str]:
-    """{path: text} of the kernel's files that a diff changes, with the diff applied.
-
-    `patches` is how many of the series the kernel has (None: all). Raises what patched() does.
-    """
-    with source.hold(patches) as tree:
-        return patched(diff, lambda path: (tree / path).read_text())
-
-
 # --- the command ----------------------------------------------------------------------------
 
 
@@ -318,15 +309,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_patches(parser: argparse.ArgumentParser) -> None:
-    """--patches and --diff."""
+    """--patches."""
     parser.add_argument(
         "--patches",
         type=options.checked(patch_count),
         metavar="N",
         help="only the first N patches of the series; 0 is the base (all)",
-    )
-    parser.add_argument(
-        "--diff", type=options.existing, metavar="DIFF", help="what to change on top of them"
     )
 
 
@@ -349,8 +337,5 @@ def command(args: argparse.Namespace) -> int:
     check_patches(args.base, args.patches)
     find_arch()
     source = obtain(args.base, args.ksrc)
-    overlay = diff_overlay(source, args.patches, args.diff) if args.diff else None
-    print(
-        build(source, args.flavour, patches=args.patches, overlay=overlay, modules=args.module)
-    )  # fmt: skip
+    print(build(source, args.flavour, patches=args.patches, modules=args.module))
     return OK
