@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Sequence
 
 from wqlab.ground.places import ROOT
-from wqlab.ground.problem import OK, USAGE, statuses
+from wqlab.ground.problem import OK, STATUSES, USAGE
 from wqlab.ground.program import call
 
 # Its module, below wqlab, and what it does
@@ -72,7 +72,7 @@ def usage() -> str:
             *lines,
             "",
             "wqlab COMMAND --help has the options.",
-            statuses(),
+            STATUSES,
         ]
     )
 

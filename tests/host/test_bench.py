@@ -28,7 +28,7 @@ from wqlab.guests.vm import Record
 from wqlab.kernels import bases
 from wqlab.kernels.bases import Base, load_base
 from wqlab.kernels.source import Source
-from wqlab.measure import bench, subjects, tasks
+from wqlab.measure import bench, subjects
 from wqlab.results.file import load
 from wqlab.results.metrics import samples
 from wqlab.results.model import Results
@@ -113,7 +113,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
         (report, "write_report", house.report),
         (vm, "qemu_version", lambda arch: "QEMU 1.0"),
         (bench, "several_cpus", lambda source: source.base.name == "7.3"),
-        (tasks, "host_cpus", lambda: 2),
+        (bench, "CORES", 2),
         (vm, "boot", house.guests.boot),
         (vm, "try_kvm", lambda kernel: False),
     ):
@@ -482,7 +482,7 @@ def test_layout_that_fails_is_noted(house: House) -> None:
 
 def test_host_with_one_cpu(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """What needs no second one is measured, and the results say what was not."""
-    monkeypatch.setattr(tasks, "host_cpus", lambda: 1)
+    monkeypatch.setattr(bench, "CORES", 1)
     assert house.run("--parts=icount,locks,time") == 0
     assert {boot.section for boot in house.results().boots} == {"icount"}
     assert house.results().notes == ["not measured on a host with one CPU: locks, time"]

@@ -3,19 +3,8 @@
 
 OK, FAILED, USAGE, SKIPPED, INTERRUPTED = 0, 1, 2, 77, 130
 
-# Exit statuses, the same for every command
-STATUSES = {
-    OK: "done",
-    FAILED: "failed",
-    USAGE: "wrong usage",
-    SKIPPED: "skipped",
-    INTERRUPTED: "interrupted",
-}
-
-
-def statuses() -> str:
-    """The exit statuses as a line of help."""
-    return "Exit status: " + ", ".join(f"{status} {what}" for status, what in STATUSES.items())
+# Of every command, as help has them
+STATUSES = "Exit status: 0 done, 1 failed, 2 wrong usage, 77 skipped, 130 interrupted"
 
 
 class Problem(Exception):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from wqlab.ground.places import INSTALLED, ROOT, VENV
-from wqlab.ground.problem import FAILED, INTERRUPTED, Problem, statuses
+from wqlab.ground.problem import FAILED, INTERRUPTED, STATUSES, Problem
 from wqlab.ground.run import end_all, handle_signals
 
 # The tasks of scripts/setup that install Python packages
@@ -77,7 +77,7 @@ def call(prog: str, name: str, rest: Sequence[str], again: Sequence[str], task: 
     parser = argparse.ArgumentParser(
         prog=prog,
         description=module.__doc__,
-        epilog=statuses(),
+        epilog=STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

@@ -31,7 +31,7 @@ import argparse
 
 from wqlab.ground.places import BUILD
 from wqlab.ground.problem import FAILED, OK, Problem, Usage
-from wqlab.ground.run import say
+from wqlab.ground.run import CORES, say
 from wqlab.guests.qemu import qemu_version
 from wqlab.kernels.arch import find_arch
 from wqlab.kernels.build import check_patches
@@ -100,7 +100,7 @@ def feasible(args: argparse.Namespace, notes: list[str]) -> list[str]:
     parts = list(args.parts)
     if "sizes" in parts and (not args.sizes or args.kernels == ["stock"]):
         parts.remove("sizes")
-    if tasks.host_cpus() < 2 and (left_out := [part for part in parts if part in TIMED]):
+    if CORES < 2 and (left_out := [part for part in parts if part in TIMED]):
         parts = [part for part in parts if part not in TIMED]
         notes.append(f"not measured on a host with one CPU: {', '.join(left_out)}")
     if not parts:
@@ -143,7 +143,7 @@ def command(args: argparse.Namespace) -> int:
         boots=args.boots or (QUICK_BOOTS if args.quick else BOOTS),
         items=args.items or (QUICK_ITEMS if args.quick else ITEMS),
         sizes=args.sizes,
-        cpus=tasks.host_cpus(),
+        cpus=CORES,
         flavour=args.flavour,
     )
     steps = steps_of(list(trials), BUILD / "bench/now")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
-from wqlab.ground.run import CORES
 from wqlab.guests import vm
 from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import Scenario, find_scenario, format_pods, load_scenario
@@ -39,11 +38,6 @@ NATIVE = ("cpu", "system")  # scopes: User Mode Linux has one node and no caches
 def flavour_of(part: str, flavour: str) -> str:
     """What the kernels of a part are, where `flavour` is to be measured."""
     return {"locks": "lockstat", "native": "native"}.get(part, flavour)
-
-
-def host_cpus() -> int:
-    """CPUs that this process may use; tests have another number."""
-    return CORES
 
 
 # --- the boots ---------------------------------------------------------------------------
