@@ -7,9 +7,9 @@
 # make report      report again, of several hosts in one with FILES="A.json B.json"
 # make doctor      what is here, what is missing and what that prevents
 #
-# make test        prove the project
+# make test        prove the project, and one slice of make test-full
 # make test-quick  a few minutes: before each commit
-# make test-full   test, and what takes long
+# make test-full   all slices of tests/slices.toml; goes on where it was interrupted
 # make check       checkpatch, sparse, W=1, kernel-doc, Coccinelle and Sphinx on the series; each
 #                  patch compiles, and all of them in each configuration of configs/gates.toml
 # make each        build, boot and test each patch by itself, with lockdep
@@ -25,6 +25,7 @@
 # QUICK=1      for local and bench: little is measured, to see it work
 # WATCH=30     for local: load nothing, record the load that the host has for 30 s
 # MACHINE=NAME for sim: a file of machines/ (grace-72)
+# SLICE=NAME   for test and test-full: which slice; none leaves it out of test
 # SIZES=1,2,4  for local, bench and sim: shard sizes to measure
 
 FILES ?= $(wildcard build/bench.json local/*.json)

@@ -13,7 +13,9 @@ TESTS = ROOT / "tests"
 sys.path[:0] = [str(ROOT), str(TESTS), *sorted(map(str, TESTS.glob("[a-z]*/")))]
 
 import runner
+import slices
 
+from wqlab.ground.problem import Problem
 from wqlab.guests import kunit
 from wqlab.guests.vm import Record
 from wqlab.kernels.bases import default_base, load_base
@@ -32,6 +34,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mutants", type=existing, metavar="PATH", help="diffs, for tests/mutants (its series/)"
     )
     parser.addoption("--torture-secs", type=positive, metavar="N", help="for each run of wqtorture")
+    parser.addoption("--counts", type=Path, metavar="FILE", help="to write the last line to")
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """What `make test` and `make test-full` run is more than one run of pytest."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return None
+    try:
+        return slices.instead(config.invocation_params.args)
+    except Problem as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -164,10 +164,10 @@ class Runner:
         counts = Counter(map(self.outcome, self.outcomes)) + self.subtests
         for line in self.lost:
             print(f"FAILED {line}")
-        cases = sum(self.subtests.values())
-        if cases:
+        if cases := sum(self.subtests.values()):
             print(f"Of them, {cases} are cases of KUnit.")
         failed = counts["failed"] + len(self.lost)
-        print(
-            f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped", flush=True
-        )
+        line = f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped"
+        print(line, flush=True)
+        if to := self.config.getoption("counts", None):
+            to.write_text(line)
