@@ -15,6 +15,7 @@ sys.path[:0] = [str(ROOT), str(TESTS), *sorted(map(str, TESTS.glob("[a-z]*/")))]
 import runner
 import slices
 
+from wqlab.ground import places
 from wqlab.ground.problem import Problem
 from wqlab.guests import kunit
 from wqlab.guests.vm import Record
@@ -33,6 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--mutants", type=existing, metavar="PATH", help="diffs, for tests/mutants (its series/)"
     )
+    parser.addoption(
+        "--broken", type=existing, metavar="DIFF", help="put on top of the series in all kernels"
+    )
     parser.addoption("--torture-secs", type=positive, metavar="N", help="for each run of wqtorture")
     parser.addoption("--counts", type=Path, metavar="FILE", help="to write the last line to")
 
@@ -50,6 +54,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 def pytest_configure(config: pytest.Config) -> None:
     if isinstance(config.option.base, str):  # pytest does not convert defaults
         config.option.base = load_base(config.option.base)
+    if config.option.broken:  # beside what the same tests make of the series
+        places.BUILD = ROOT / "build/broken"
     config.pluginmanager.register(runner.Runner(config))
 
 

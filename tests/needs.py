@@ -34,11 +34,8 @@ for pt in prog["wq_pod_types"]:
     print("placed at", *(hex(array.value_()) for array in (pt.cpu_pod, pt.pod_cpus, pt.pod_node)))
 """
 SLOWER = 4  # times: a kernel that checks for mistakes
-COLD = (
-    "test",
-    "debug",
-    "native",
-)  # flavours that `make test` has the time to compile: minutes each
+# Flavours that `make test` has the time to compile: minutes each
+COLD = ("test", "debug", "native")
 
 
 @dataclass(frozen=True)
@@ -87,11 +84,11 @@ class Kernel(Need):
         source = farm[SOURCE]
         if self.flavour == "native" and not several_cpus(source):
             raise Skipped("User Mode Linux of this base has one CPU")
-        overlay = diff_overlay(source, self.patches, self.diff) if self.diff else None
+        diff = (self.patches is None and farm.options.broken) or self.diff
+        overlay = diff_overlay(source, self.patches, diff) if diff else None
         where = {"arch": find_arch(self.arch), "modules": self.modules}
-        return find_build(
-            build(source, self.flavour, patches=self.patches, overlay=overlay, **where)
-        )
+        done = build(source, self.flavour, patches=self.patches, overlay=overlay, **where)
+        return find_build(done)
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ class DebianKernel(Need):
         return find_build(debian.prepare(load_base(default_base()), self.modules))
 
 
-GUEST_MODULES = ("wqflush", "wqmany", "wqreclaim")
+GUEST_MODULES = ("wqbh", "wqflush", "wqmany", "wqreclaim")
 TEST = Kernel("test", modules=GUEST_MODULES)  # what is measured, with KUnit
 STOCK = Kernel("test", patches=0, modules=(*GUEST_MODULES, "wqtorture"))
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect

@@ -16,6 +16,8 @@ from types import FrameType
 import pytest
 from farm import Farm, Need, with_before
 
+from wqlab.ground import places
+
 TIERS = ("quick", "test", "full")
 QUICK = ("host", "tests")  # folders, of tests and audit, whose tests are quick unless marked
 
@@ -80,7 +82,7 @@ class Runner:
         self.farm = Farm(
             [need for needs in self.needs.values() for need in needs],
             options=self.config.option,
-            log=self.config.rootpath / "build/test/farm.log",
+            log=places.BUILD / "test/farm.log",
             terminal=self.terminal,
         )
 

@@ -23,6 +23,15 @@ from wqlab.results.file import load
 from wqlab.results.model import Count
 
 MACHINE = find_scenario("hotplug-512")
+# Of stock's instructions, with a tenth for what another compiler or configuration makes of them: it
+# takes 0.16, 0.36, 0.018 and 0.0102. The first sibling that comes online tells that cores have two
+# threads, and halves the shards.
+SHARES = {
+    "boot": 0.18,
+    "sibling online, first time, 300 workqueues": 0.40,
+    "another node online, first time, 300 workqueues": 0.020,
+    AGAIN: 0.0113,
+}
 EACH = 2500  # instructions for a CPU of a workqueue that is resized
 
 Figures = dict[str, float]  # instructions, by what has changed
@@ -74,23 +83,18 @@ def stored() -> Figures:
 @pytest.mark.needs(Counted(TEST))
 def test_less_than_stock(made: Figures) -> None:
     """At boot stock compares all pairs of CPUs. When a CPU comes online it looks at all of those that
-    were not online at boot."""
-    limits = {load: limit / (3 if load == "boot" else 8) for load, limit in stored().items()}
-    print(made, limits, sep="\n")
-    assert not [load for load, limit in limits.items() if made[load] > limit]
-
-
-@pytest.mark.needs(Counted(TEST))
-def test_known_cpu(made: Figures) -> None:
-    """Pods are not laid out for one that was online before."""
-    assert made[AGAIN] <= stored()[AGAIN] / 80
+    were not online at boot. Pods are not laid out for one that was online before."""
+    shares = {load: round(made[load] / limit, 4) for load, limit in stored().items()}
+    print(made, shares, sep="\n")
+    assert shares.keys() == SHARES.keys()
+    assert not {load for load, share in shares.items() if share > SHARES[load]}
 
 
 @pytest.mark.needs(Counted(TEST))
 def test_resize(made: Figures) -> None:
     """In proportion to workqueues and CPUs."""
     [load] = made.keys() - stored().keys()
-    assert made[load] <= EACH * 1000 * MACHINE.cpus
+    assert EACH / 2 * 1000 * MACHINE.cpus < made[load] <= EACH * 1000 * MACHINE.cpus
 
 
 @pytest.mark.needs(Counted(STOCK))

@@ -13,6 +13,7 @@ import pytest
 from mutants import Found, Run, check_original, find_diffs, named_run, verdict
 
 from wqlab.ground.problem import Problem, Usage
+from wqlab.ground.run import Done
 from wqlab.guests.kunit import Case, Report
 from wqlab.guests.vm import Record
 
@@ -26,6 +27,7 @@ SURVIVED = Found(Run())
         ("Caught by: a_case on nodes-2", Run("a_case", "nodes-2"), "test"),
         ("Caught by: lockdep_complains on single", Run("lockdep_complains", "single"), "debug"),
         ("Caught by: wqtorture on nodes-4: [0-9]+ of 7", Run("wqtorture", "nodes-4", "[0-9]+ of 7"), "test"),
+        ("Caught by: tests/boot/test_x.py::test_y[a-1]", Run("tests/boot/test_x.py::test_y[a-1]"), ""),
         ("It is caught by nobody.", None, ""),
     ],
 )  # fmt: skip
@@ -47,6 +49,7 @@ def test_named_run(tmp_path: Path, first: str, run: Run | None, flavour: str) ->
         ("Caught by: wqtorture: text", "is none of"),
         ("Caught by: a_case on nodes-4: text", "is none of"),
         ("Caught by: wqtorture on nodes-4: [0-9", "unterminated character set"),
+        ("Caught by: tests/boot/test_x.py", "is none of"),
         ("Caught by: a_case on no-such", "no machine 'no-such'"),
     ],
 )
@@ -107,6 +110,29 @@ TORTURE = Run("wqtorture", "nodes-4", "had [0-9]+ of 7")
 )
 def test_verdict(named: Run | None, runs: list[Found], well: bool, words: str) -> None:
     assert verdict(named, runs) == (well, words)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "well"),
+    [
+        ("FAILED tests/x.py::test_y[a] - AssertionError\n0 passed, 1 failed, 0 skipped", 1, True),
+        ("FAILED tests/x.py::test_yes - AssertionError\n0 passed, 1 failed, 0 skipped", 1, False),
+        ("ERROR tests/x.py::test_y[a] - Failed: kernel\n0 passed, 1 failed, 0 skipped", 1, False),
+        ("0 passed, 0 failed, 1 skipped", 1, False),
+        ("1 passed, 0 failed, 0 skipped", 0, False),
+    ],
+)
+def test_look_by_test(monkeypatch: pytest.MonkeyPatch, said: str, status: int, well: bool) -> None:
+    test = Run("tests/x.py::test_y[a]")
+
+    def run(command, **_) -> Done:
+        assert {test.case, "--broken=x.diff", "--base=6.12"} < set(command)
+        return Done(status, f"{said}\n")
+
+    monkeypatch.setattr(mutants, "run_program", run)
+    found = mutants.look_by_test(Path("x.diff"), test, ["--base=6.12"])
+    assert verdict(test, [found])[0] == well
+    assert bool(found.catcher) == bool(status)
 
 
 def test_original_must_survive() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Each diff of series/ breaks the kernel, and what its first line names notices.
 
-A break that nothing catches is a test that cannot fail. Those that take a kernel for x86 are for
---tier full.
+A break that nothing catches is a test that cannot fail. Those that take a kernel for x86, or a test
+of pytest, are for --tier full.
 
 Seen failing: with a diff that changes a comment, and with one that names another case than the one
 that catches it.
@@ -17,7 +17,6 @@ import pytest
 from farm import ALL, Making, Need
 from mutants import (
     ORIGINAL,
-    SCALING,
     Found,
     Kernel,
     Plan,
@@ -25,11 +24,12 @@ from mutants import (
     check_original,
     find_diffs,
     look,
+    look_by_test,
     named_run,
     plan,
     verdict,
 )
-from needs import SOURCE, Boot, Simulator, UmlSeries
+from needs import SOURCE, Boot, UmlSeries
 
 from wqlab.ground.places import BUILD
 
@@ -48,7 +48,14 @@ class Planned(Need):
         return f"mutants of {self.path.name}"
 
     def make(self, farm: Making) -> Plan:
-        return plan(farm[SOURCE], list(find_diffs(self.path).values()))
+        diffs = find_diffs(self.path).values()
+        return plan(farm[SOURCE], [diff for diff in diffs if not is_for_test(diff)])
+
+
+def is_for_test(diff: Path) -> bool:
+    """What catches it is a test of pytest, which has kernels built for it."""
+    named = named_run(diff)
+    return bool(named and named.is_test)
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,7 @@ class Tried(Need):
 
     @property
     def before(self) -> tuple[Need, ...]:
-        simulator = (Simulator(),) if self.run.case == SCALING else ()
-        return SOURCE, Planned(self.path), MutantKernel(self.path, self.run.flavour), *simulator
+        return SOURCE, Planned(self.path), MutantKernel(self.path, self.run.flavour)
 
     def make(self, farm: Making) -> Found:
         made: Plan = farm[Planned(self.path)]
@@ -107,6 +113,26 @@ class Tried(Need):
         return look(kernel, mutant, self.run, BUILD / "test/mutants")
 
 
+@dataclass(frozen=True)
+class TriedByTest(Need):
+    """A run of pytest on kernels with one mutant."""
+
+    diff: Path
+    run: Run
+    tier = "full"
+    cores = ALL
+    guess = 120.0
+    before = (SOURCE,)
+
+    def __str__(self) -> str:
+        return f"mutant: {self.diff.stem}"
+
+    def make(self, farm: Making) -> Found:
+        options, words = farm.options, [f"--base={farm.options.base.name}"]
+        words += [f"--ksrc={options.ksrc}"] if options.ksrc else []
+        return look_by_test(self.diff, self.run, words)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     path: Path = metafunc.config.getoption("--mutants") or SERIES
     if metafunc.function is test_original_is_not_broken:
@@ -115,8 +141,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         cases = []
         for name, diff in find_diffs(path).items():
             run = named_run(diff)
-            needs = pytest.mark.needs(Tried(path, name, run or Run()))
-            cases.append(pytest.param(run, id=name, marks=needs))
+            need = Tried(path, name, run or Run())
+            if run and run.is_test:
+                need = TriedByTest(diff, run)
+            cases.append(pytest.param(run, id=name, marks=pytest.mark.needs(need)))
     metafunc.parametrize("named", cases)
 
 

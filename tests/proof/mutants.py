@@ -7,20 +7,24 @@ The first line of a diff may name what must notice:
   Caught by: CASE on SCENARIO             the same in QEMU, on one of scenarios/; those named
                                           lockdep_... on a kernel with lockdep
   Caught by: wqtorture on SCENARIO: TEXT  wqtorture, with an error that matches TEXT
-  Caught by: scaling                      what an item costs on many CPUs, in simulated time
+  Caught by: tests/FILE.py::TEST          a test of pytest, maybe with parameters, whose kernels
+                                          have the diff and are built for it: --broken
 
 All other mutants run every KUnit case on User Mode Linux. Diffs that change nothing but bodies of
 functions share one kernel of each kind, any other is built by itself. tests/mutants runs them.
 """
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from schemata import Mutant, schemata
 
+from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem, Usage
+from wqlab.ground.run import run as run_program
 from wqlab.guests import kunit, vm
 from wqlab.guests.qemu import BootOptions
 from wqlab.guests.scenario import find_scenario
@@ -28,11 +32,15 @@ from wqlab.kernels.build import build
 from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.source import Source
 
-CAUGHT_BY = re.compile(r"(?P<case>\w+)(?: on (?P<machine>[\w-]+))?(?:: (?P<text>.+))?")
+CAUGHT_BY = re.compile(
+    r"(?P<case>tests/[\w/]+\.py::\w+(?:\[.+\])?)"
+    r"|(?P<kunit>\w+)(?: on (?P<machine>[\w-]+))?(?:: (?P<text>.+))?"
+)
 ORIGINAL = Mutant("original", {})
-TORTURE, SCALING = "wqtorture", "scaling"
+TORTURE = "wqtorture"
 TORTURE_ARGS = "torture.secs=30 torture.args=stall_ms=5000"
 BOOT_LIMIT = 300.0  # seconds for a boot on a machine
+TEST_LIMIT = 3600.0  # seconds for a test of pytest, with the kernels that it needs
 
 Kernel = kunit.Uml | BuildDir
 
@@ -41,7 +49,7 @@ Kernel = kunit.Uml | BuildDir
 class Run:
     """A boot of a mutant that may catch it."""
 
-    case: str = ""  # of KUnit, or TORTURE; "" is every case
+    case: str = ""  # of KUnit, or TORTURE, or a test of pytest; "" is every case
     machine: str = ""  # of scenarios/; "" is User Mode Linux
     text: str = ""  # of an error of wqtorture, a regular expression
 
@@ -53,9 +61,13 @@ class Run:
     def flavour(self) -> str:
         """Of the kernel that it boots; "" is that of User Mode Linux."""
         if not self.machine:
-            return "test" if self.case == SCALING else ""
+            return ""
         # torture that is to find anything also gets what finds mistakes without effect
         return "debug" if self.is_lockdep or (self.case == TORTURE and not self.text) else "test"
+
+    @property
+    def is_test(self) -> bool:
+        return "::" in self.case
 
     @property
     def is_lockdep(self) -> bool:
@@ -88,6 +100,8 @@ class Found:
         """Whether it was caught by what the run says."""
         if self.run.text:
             return any(re.search(self.run.text, error) for error in self.failed)
+        if self.run.is_test:
+            return any(name.startswith(self.run.case) for name in self.failed)
         return self.run.case in self.failed
 
 
@@ -98,11 +112,12 @@ def named_run(diff: Path) -> Run | None:
     if not first.startswith("Caught by"):
         return None
     match = CAUGHT_BY.fullmatch(first.removeprefix("Caught by: "))
-    run = Run(**match.groupdict(default="")) if match else Run()
+    words = match.groupdict(default="") if match else {}
+    run = Run(words["case"] or words["kunit"], words["machine"], words["text"]) if match else Run()
     if not match or (run.case == TORTURE) != bool(run.text) or (run.text and not run.machine):
         raise Problem(
-            f'{diff}: "{first}" is none of "Caught by: CASE", "Caught by: CASE on MACHINE" and '
-            f'"Caught by: {TORTURE} on MACHINE: TEXT"'
+            f'{diff}: "{first}" is none of "Caught by: CASE", "Caught by: CASE on MACHINE", '
+            f'"Caught by: {TORTURE} on MACHINE: TEXT" and "Caught by: tests/FILE.py::TEST"'
         )
     try:
         re.compile(run.text)
@@ -175,15 +190,20 @@ def plan(source: Source, diffs: Sequence[Path]) -> Plan:
 
 def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
     """Boot a kernel that has this mutant."""
-    if run.case == SCALING and isinstance(kernel, BuildDir):
-        import scaling
-
-        append = f"wq_mutant={mutant.number}"
-        complaint = scaling.complaint(scaling.cost(kernel, out / mutant.name, append))
-        return Found(run, (SCALING,) if complaint else (), complaint)
     if isinstance(kernel, kunit.Uml):
         return run_uml(kernel, mutant.number, run, out / mutant.name)
     return run_machine(kernel, mutant.number, run, out / mutant.name)
+
+
+def look_by_test(diff: Path, test: Run, words: Sequence[str]) -> Found:
+    """Run the test of pytest on kernels that have the diff; `words` are more of its options. One
+    that could not be run has caught nothing."""
+    command = [sys.executable, "-m", "pytest", test.case, "--tier=full", f"--broken={diff}", *words]
+    done = run_program([*command, "-q", "-rfE"], limit=TEST_LIMIT, cwd=ROOT)
+    failed = tuple(re.findall(r"^FAILED (tests/\S+)", done.output, re.MULTILINE))
+    lost = re.findall(r"^ERROR tests/.*", done.output, re.MULTILINE)
+    lost += re.findall(r"^\d+ passed, .*", done.output, re.MULTILINE) if not failed else []
+    return Found(test, failed, "; ".join(lost) if done.status else "")
 
 
 def check_original(found: Found) -> None:

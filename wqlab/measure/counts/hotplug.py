@@ -47,7 +47,8 @@ def writes(scenario: Scenario) -> dict[int, tuple[Write, ...]]:
             online("", other, 0),
             online(AGAIN, other),
         ),
-        1000: (Write("resize, 1000 workqueues", RESIZE, SIZE, 4),),
+        # by default they have four cores once siblings are known
+        1000: (Write("resize, 1000 workqueues", RESIZE, SIZE, 8),),
     }
 
 

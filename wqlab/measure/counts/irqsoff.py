@@ -19,16 +19,21 @@ def commands(scenario: Scenario) -> str:
     return "".join(f"{step}\n" for step in STEPS)
 
 
-def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
-    """The longest of each step."""
+def longest(lines: list[str]) -> list[tuple[str, int]]:
+    """Each of STEPS and the us that it was at most, by what the job has printed, or Problem."""
     found = [match for line in lines if (match := LINE.fullmatch(line))]
     if [match[1] for match in found] != list(STEPS):
         raise Problem(f"steps are missing: {', '.join(match[1] for match in found) or 'all'}")
-    longest: dict[str, int] = {}
-    for match in found:
-        longest[match[1]] = max(longest.get(match[1], 0), int(match[2]))
+    return [(match[1], int(match[2])) for match in found]
+
+
+def counts(scenario: Scenario, lines: list[str]) -> list[Count]:
+    """The longest of each step."""
+    most: dict[str, int] = {}
+    for step, us in longest(lines):
+        most[step] = max(most.get(step, 0), us)
     return [
-        Count({"load": f"{step} 10,000 items"}, {"irqs_off_us": us}) for step, us in longest.items()
+        Count({"load": f"{step} 10,000 items"}, {"irqs_off_us": us}) for step, us in most.items()
     ]
 
 
