@@ -43,6 +43,7 @@ def writes(scenario: Scenario) -> dict[int, tuple[Write, ...]]:
     return {
         300: (
             online("sibling online, first time, 300 workqueues", 1),
+            online("another sibling online, first time, 300 workqueues", 3),
             online("another node online, first time, 300 workqueues", other),
             online("", other, 0),
             online(AGAIN, other),
