@@ -56,9 +56,7 @@ def check(host: LiveHost) -> list[str]:
     why, known = only_signed(host), modinfo(host)
     if not why and (host.headers / "Makefile").is_file():
         if known and not is_ours(known):
-            say(
-                f"modprobe {MODULE} would insert mainline's, another module: this project's is built"
-            )
+            say(f"modprobe {MODULE} would insert mainline's, which is another: this one is built")
         return []
     if is_ours(known):
         return ["modprobe", MODULE]
@@ -80,21 +78,12 @@ def build(host: LiveHost, out: Path) -> Path:
             raise Problem(f"no {tool} to build {MODULE} with: {host.install(tool)}")
     for source in ("Kbuild", f"{MODULE}.c", f"{MODULE}.h"):
         shutil.copy(ROOT / "lib" / source, out)
-    command = [
-        "make",
-        "-C",
-        str(host.headers),
-        f"M={out}",
-        *(["LLVM=1"] if clang else []),
-        "modules",
-    ]
+    command = ["make", "-C", str(host.headers), f"M={out}", *["LLVM=1"] * clang, "modules"]
     done = run(command, limit=BUILD_LIMIT, label=f"building {MODULE} for {host.release}")
     module = out / f"{MODULE}.ko"
     if done.status or not module.is_file():
         lines = done.output.splitlines()
-        wrong = [
-            line for line in lines if re.search(r"error|\*\*\*|not found", line, re.IGNORECASE)
-        ]
+        wrong = [line for line in lines if re.search(r"(?i)error|\*\*\*|not found", line)]
         raise Problem(f"{MODULE} cannot be built: {(wrong or lines or ['no message'])[0]}")
     return module
 
@@ -121,10 +110,6 @@ class Log:
                 if not record.startswith(" "):  # else it continues a record, with details
                     yield record.partition(";")[2]
 
-    def close(self) -> None:
-        """Read no more."""
-        os.close(self.fd)
-
 
 @dataclass(frozen=True)
 class Instrument:
@@ -145,7 +130,7 @@ class Instrument:
             done = around(command) if around else run(command, limit=INSERT_LIMIT)
             said = list(log.lines())
         finally:
-            log.close()
+            os.close(log.fd)
             with uninterrupted():
                 self.remove()
         if done.status == TIMED_OUT:
@@ -168,10 +153,12 @@ def explain(text: str, said: list[str]) -> str:
     """Why the module could not be inserted, by what insmod and the kernel said."""
     for sign, meaning in (
         ("Operation not permitted", "the kernel refuses modules that are not signed (lockdown?)"),
-        ("Key was rejected", "the kernel refuses modules that are not signed by a key it knows"),
-        ("Required key", "the kernel refuses modules that are not signed by a key it knows"),
+        (
+            "Key was rejected|Required key",
+            "the kernel refuses modules that are not signed by a key it knows",
+        ),
         ("Invalid module format", "the headers are not those of the running kernel"),
     ):
-        if sign in text:
+        if re.search(sign, text):
             return f"{meaning}: {text}"
     return "; ".join([text, *said])
