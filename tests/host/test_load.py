@@ -4,9 +4,10 @@
 Seen failing: with a load that is killed when it has not ended at once, or that outlives wqlab; with
 --force, --quick and what is missing ignored; with anybody, too many devices, and any name of one let
 through; with a run that failed at once stored; with the lowest figure shown as the highest; with a
-trace of no size.
+trace of no size; with a run under perf that counts no cycles.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -171,6 +172,19 @@ def test_results(place: Place) -> None:
         check=True,
     ).stdout
     assert "disk, few" in report and "2.5" in report
+
+
+def test_no_run_under_perf_where_it_counts_no_cycles(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.put("perf", "#!/bin/sh\necho '  <not supported>   cycles'\n")
+    (place.root / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place.root}:{os.environ['PATH']}")
+    command = place.command(*DEVICES, "--runs", "1")
+    command.remove("--no-perf")
+    done = subprocess.run(command, text=True, capture_output=True, timeout=60, check=True)
+    assert len(place.calls()) == 1
+    assert "waited for: perf counts no cycles here (<not supported> cycles)" in done.stdout
 
 
 def test_force_is_handed_on(place: Place) -> None:

@@ -6,8 +6,10 @@ but not when killed; the module left loaded; boots thrown away by a signal; a re
 anew; a file of another kernel written over; lost items that pass; default_affinity_scope
 written; a parameter of mode 0444 written; shares and callers misread; samples of a timer taken
 for cycles; boots under perf without a reason; mainline's module taken for this one; a verdict
-by one load alone that does not say so, by loads that overlap, and by the scopes alone where no
-cycles are spent at the lock; waiters outside the workqueue code counted; --watch that loads.
+by two runs that does not say so, by runs that overlap, by a host that was busy, by the scopes
+alone where no cycles are spent at the lock, by finer scopes only, and against scope cache where
+another is the default; waiters outside the workqueue code counted, or not named; --watch that
+loads, that records before it asks for cycles, that judges few samples or an idle host.
 """
 
 import json
@@ -17,12 +19,14 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import made_results
 import pytest
 
 from wqlab.ground.places import ROOT
+from wqlab.measure import local
 from wqlab.results.file import load
 from wqlab.results.model import Results
 
@@ -93,17 +97,21 @@ PERF = """
 printf '%s\\n' "$*" >>$ROOT/perf-calls
 workload() { while [[ $1 != -- ]]; do shift; done; shift; "$@"; }
 case "$1 $2" in
+"stat -a")
+    if [[ -e $ROOT/no-cycles ]]; then echo "   <not supported>      cycles"; else echo "5      cycles"; fi
+    ;;
 "record -a")
     if [[ -e $ROOT/no-cycles ]]; then echo "The cycles event is not supported." >&2; exit 255; fi
     workload "$@"
+    [[ ! -e $ROOT/stat-then ]] || mv $ROOT/stat-then $ROOT/proc/stat
     ;;
 "evlist -i") cat $ROOT/event 2>/dev/null || echo cycles ;;
 "report -i")
     if [[ " $* " == *folded* ]]; then cat $ROOT/chains; exit; fi
     if [[ -e $ROOT/shares ]]; then cat $ROOT/shares; exit; fi
-    echo "    31.42%  [k] native_queued_spin_lock_slowpath"
-    echo "     9.10%  [k] __queue_work"
-    echo "     0.58%  [k] __pv_queued_spin_lock_slowpath"
+    echo "    31.42%          3142  [k] native_queued_spin_lock_slowpath"
+    echo "     9.10%           910  [k] __queue_work"
+    echo "     0.58%            58  [k] __pv_queued_spin_lock_slowpath"
     ;;
 "lock contention")
     if [[ " $* " == *" -b "* ]]; then
@@ -532,17 +540,71 @@ def test_quick_is_one_load_per_mode_and_says_so(machine: Machine) -> None:
     assert modes == [f"mode={mode}" for mode in ("serial", "burst", "fanout", "sleep", "chain")]
     assert {call.rpartition("size=")[2] for call in machine.calls()} == {"8"}
     assert "wq_items=10000" in machine.calls()[0]
-    assert "from one run: measure without --quick" in " ".join(out.split())
+    assert "too few runs for a verdict" in " ".join(out.split())
 
 
-def test_verdict(machine: Machine) -> None:
-    said = quickly(machine, cache=700_000, cpu=3_200_000, cache_shard=2_900_000)
-    assert said.startswith(
-        "Is it you? cache: 0.7 M items/s, cpu: 3.2 M items/s, cache_shard: 2.9 M items/s: "
-        "pool->lock is your bottleneck."
-    )
-    assert "32.0 % of all cycles were spent in native_queued_spin_lock_slowpath" in said
-    assert "The default scope is cache_shard." in said and "one run" not in said
+def default_scope(machine: Machine, scope: str) -> None:
+    machine.put("sys/module/workqueue/parameters/default_affinity_scope", f"{scope}\n")
+
+
+# As in Grace and as in virtual machines whose CPUs are sockets, in thousand items/s
+LOCK = {"cpu": 3200, "smt": 3300, "cache_shard": 2900, "cache": 700, "numa": 720, "system": 710}
+SMALL = {"cpu": 1000, "smt": 1000, "cache_shard": 1000, "cache": 1000, "numa": 2500, "system": 2600}
+
+
+@pytest.mark.parametrize(
+    ("rates", "default", "said"),
+    [
+        (LOCK, "cache", "cache: 0.70, smt: 3.30, numa: 0.72 M items/s: pool->lock is your bottle"),
+        (LOCK, "cache", "bottleneck, try workqueue.default_affinity_scope=smt."),
+        (
+            LOCK,
+            "strange",
+            "cache: 0.70, smt: 3.30, numa: 0.72 M items/s: pool->lock is your bottle",
+        ),
+        (
+            LOCK,
+            "cache_shard",
+            "cache_shard: 2.90, smt: 3.30, numa: 0.72 M items/s: there is little",
+        ),
+        (LOCK, "cpu", "cpu: 3.20, smt: 3.30 M items/s: there is little to gain here."),
+        (
+            SMALL,
+            "cache",
+            "cache: 1.00, cpu: 1.00, system: 2.60 M items/s: pools of cache are too sm",
+        ),
+        (SMALL, "cache", "with a CPU per socket, try workqueue.default_affinity_scope=system."),
+        (SMALL, "cpu", "pools of cpu are too small"),
+        (SMALL, "system", "system: 2.60, numa: 2.50 M items/s: there is little to gain here."),
+    ],
+)
+def test_verdict(machine: Machine, rates: dict[str, int], default: str, said: str) -> None:
+    default_scope(machine, default)
+    rates = {scope: 1000 * rate for scope, rate in rates.items()}
+    found = quickly(machine, "--no-perf", "--runs", "3", **rates)
+    assert said in found
+    assert f"The default scope is {default}." in found and "This is of 3 runs of each" in found
+
+
+def test_verdict_says_where_the_cycles_went(machine: Machine) -> None:
+    default_scope(machine, "cache")
+    said = quickly(machine, cache=700_000, cpu=3_200_000)
+    assert "in scope cache, 32.0 % of all cycles were spent in native_queued" in said
+    assert "_slowpath, and __queue_work+0xd6 waited the longest." in said
+
+
+@pytest.mark.parametrize(("runs", "few"), [(1, True), (2, True), (3, False)])
+def test_verdict_of_few_runs(machine: Machine, runs: int, few: bool) -> None:
+    said = quickly(machine, "--no-perf", "--runs", str(runs), cache_shard=1000)
+    assert ("too few runs for a verdict, but at first sight pool->lock is your" in said) == few
+
+
+def test_verdict_of_a_busy_host() -> None:
+    found = made_results.local()
+    assert "busy" not in local.verdict(found, "cache")
+    busy = replace(found.machines[0], load=7.3)
+    said = " ".join(local.verdict(replace(found, machines=[busy]), "cache").split())
+    assert "With a load average of 7.3 the host is busy, which all figures show." in said
 
 
 @pytest.mark.parametrize(
@@ -558,21 +620,24 @@ def test_verdict(machine: Machine) -> None:
 def test_verdict_is_by_the_rule(machine: Machine, rates: tuple[int, int], said: str) -> None:
     machine.size.unlink()  # no scope cache_shard, as in stock kernels
     cache, cpu = rates
-    found = quickly(machine, "--no-perf", cache=cache, cpu=cpu)
-    assert f"cache: {cache:,} items/s, cpu: {cpu:,} items/s: {said}" in found
-    assert "%" not in found
+    others = dict.fromkeys(("smt", "numa", "system"), 500)
+    found = quickly(machine, "--no-perf", cache=cache, cpu=cpu, **others)
+    assert f"cache: {cache / 1000:.1f}, cpu: {cpu / 1000:.1f}, " in found
+    assert f" thousand items/s: {said}" in found and "%" not in found
 
 
 def test_no_verdict_where_loads_overlap(machine: Machine) -> None:
     """One load of three in scope cache as fast as those in scope cpu."""
     machine.put("rate-cache.2", "5000")
+    default_scope(machine, "cache")
     said = quickly(machine, "--no-perf", "--runs", "3", cache=1000)
     assert "this cannot be told: measure again" in said and "bottleneck" not in said
 
 
 def test_scopes_that_differ_without_waiting(machine: Machine) -> None:
-    machine.put("shares", "    0.42%  [k] native_queued_spin_lock_slowpath\n")
-    said = quickly(machine, cache=1000, cpu=5000)
+    machine.put("shares", "    0.42%     42  [k] native_queued_spin_lock_slowpath\n")
+    default_scope(machine, "cache")
+    said = quickly(machine, cache=1000, cpu=5001)
     assert "hardly any cycles are spent waiting for pool->lock" in said
     assert "bottleneck" not in said
 
@@ -586,60 +651,100 @@ def test_no_verdict_without_the_modes_it_takes(machine: Machine) -> None:
 
 # As perf 6.1 prints call chains
 CHAINS = """
-    21.40%  [k] native_queued_spin_lock_slowpath                     -      -
+    21.40%           428  [k] native_queued_spin_lock_slowpath                     -      -
 9.10% native_queued_spin_lock_slowpath;_raw_spin_lock;__queue_work;queue_work_on;btrfs_queue_work;x
 4.90% native_queued_spin_lock_slowpath;_raw_spin_lock;__queue_work.part.0;queue_work_on;crypt_map
 3.20% native_queued_spin_lock_slowpath;_raw_spin_lock_irq;process_one_work;worker_thread;kthread
 3.00% native_queued_spin_lock_slowpath;raw_spin_rq_lock_nested;try_to_wake_up;kick_pool;__queue_work
 1.20% native_queued_spin_lock_slowpath;_raw_spin_lock_irqsave;__wake_up;ep_poll_callback
-    10.00%  [k] __queue_work                                         -      -
+    10.00%           200  [k] __queue_work                                         -      -
 10.00% __queue_work;queue_work_on;btrfs_queue_work
+    68.60%          1372  [.] 0x0000000000401136                                   -      -
+68.60% 0x0000000000401136
 """
+SLOWPATH = "native_queued_spin_lock_slowpath"
+
+
+def watched(machine: Machine, chains: str, busy: int = 50) -> tuple[list[list[str]], str]:
+    """The rows of the table and the verdict, of a host whose CPUs were so busy, in percent."""
+    machine.put("chains", chains)
+    machine.put("proc/stat", "cpu  1000 10 20 3000 400 5 5 60 7 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+    used, idle = 10 * busy, 10 * (100 - busy)
+    machine.put("stat-then", f"cpu  {1000 + used} 10 20 {3000 + idle - 9} 409 5 5 60 99 0\n")
+    status, out, err = machine.run("--watch", "1")
+    assert status == 0, err
+    table, _, said = out.rpartition("\n\n")
+    return [line.split() for line in table.splitlines()[1:]], said
 
 
 def test_watch(machine: Machine) -> None:
-    machine.put("chains", CHAINS)
-    status, out, err = machine.run("--watch", "1")
-    assert status == 0, err
-    rows = [line.split() for line in out.splitlines()[1:4]]
+    rows, said = watched(machine, CHAINS)
     assert rows == [
-        ["9.10", "__queue_work", "btrfs_queue_work"],
-        ["4.90", "__queue_work", "crypt_map"],
-        ["3.20", "process_one_work", "kthread"],
+        ["9.10", "__queue_work", "btrfs_queue_work", "*"],
+        ["4.90", "__queue_work", "crypt_map", "*"],
+        ["3.20", "process_one_work", "kthread", "*"],
+        ["3.00", "raw_spin_rq_lock_nested", "try_to_wake_up"],
+        ["1.20", "__wake_up", "ep_poll_callback"],
     ]
-    assert "21.4 % of all cycles" in out and "17.2 % in workqueue code" in out
-    assert "pool->lock is your bottleneck" in out and "ep_poll" not in out
+    assert "21.4 % of all cycles" in said and "17.2 % in workqueue code" in said
+    assert "by 2,000 samples of CPUs that were 50 % busy: pool->lock is your bottleneck" in said
+    assert "hottest" not in said
     # nothing was loaded, built, changed or stored
     assert not machine.calls() and not (machine.root / "made").exists() and not machine.out.exists()
     assert any("record -a" in line for line in machine.perf_calls())
 
 
+def test_watch_names_a_lock_that_is_none_of_workqueues(machine: Machine) -> None:
+    chains = (
+        f"  30.00%  3000  [k] {SLOWPATH}\n25.00% {SLOWPATH};_raw_spin_lock;d_alloc;path_openat\n"
+    )
+    rows, said = watched(machine, f"{chains}5.00% {SLOWPATH};_raw_spin_lock;worker_thread\n")
+    assert rows[0] == ["25.00", "d_alloc", "path_openat"]
+    assert "pool->lock costs you something" in said
+    assert "The hottest lock is not workqueue's: d_alloc takes it, for path_openat." in said
+
+
 @pytest.mark.parametrize(
-    ("percent", "said"),
+    ("percent", "samples", "busy", "said"),
     [
-        ("9.99", "costs you something"),
-        ("10.00", "is your bottleneck"),
-        ("1.99", "there is little to gain here"),
+        ("9.99", 1000, 9, "pool->lock costs you something"),
+        ("10.00", 1000, 9, "pool->lock is your bottleneck"),
+        ("1.99", 1000, 10, "there is little to gain here"),
+        ("1.99", 1000, 9, "the host was idle, so this cannot be told"),
+        ("10.00", 999, 90, "that is too few samples for a verdict, 1,000 would do"),
+        ("1.00", 999, 90, "that is too few samples for a verdict"),
     ],
 )
-def test_watch_is_by_the_rule(machine: Machine, percent: str, said: str) -> None:
-    name = "native_queued_spin_lock_slowpath"
-    machine.put("chains", f"  30.00%  [k] {name}\n{percent}% {name};_raw_spin_lock;worker_thread\n")
-    status, out, _ = machine.run("--watch", "1")
-    assert status == 0 and said in out
+def test_watch_is_by_the_rule(
+    machine: Machine, percent: str, samples: int, busy: int, said: str
+) -> None:
+    chains = (
+        f"  30.00%  {samples}  [k] {SLOWPATH}\n{percent}% {SLOWPATH};_raw_spin_lock;worker_thread\n"
+    )
+    assert f"busy: {said}" in watched(machine, chains, busy)[1]
 
 
-def test_watch_of_an_idle_machine(machine: Machine) -> None:
-    machine.put("chains", "    3.00%  [k] intel_idle  -  -\n3.00% intel_idle;cpuidle_enter\n")
-    status, out, _ = machine.run("--watch", "1")
-    assert status == 0 and out.startswith("0.0 % of all cycles")
+def test_watch_of_a_host_that_waits_for_nothing(machine: Machine) -> None:
+    chains = "    3.00%  1000  [k] intel_idle  -  -\n3.00% intel_idle;cpuidle_enter\n"
+    rows, said = watched(machine, chains)
+    assert not rows and said.startswith("0.0 % of all cycles")
 
 
-def test_watch_needs_cycles(machine: Machine) -> None:
+def test_what_perf_cannot_see_is_said_before_it_records(machine: Machine) -> None:
     machine.put("no-cycles")
     status, out, err = machine.run("--watch", "1")
-    assert (status, out) == (77, "") and "cycles event is not supported" in err
-    (machine.root / "no-cycles").unlink()
+    assert (status, out) == (
+        77,
+        "",
+    ) and "perf counts no cycles here (<not supported> cycles)" in err
+    assert "wq_contention.py --bpf --for 30 instead" in err
+    assert not any("record" in line for line in machine.perf_calls())
+    status, _, err = machine.run("--runs", "1", "--modes", "serial", "--sizes", "")
+    assert status == 0
+    assert err.index("wq_contention.py --bpf") < err.index("[1/3]")
+
+
+def test_watch_that_gets_a_timer_in_place_of_cycles(machine: Machine) -> None:
     machine.put("event", "cpu-clock\n")
     status, out, err = machine.run("--watch", "1")
     assert (status, out) == (77, "") and "this host counts none" in err

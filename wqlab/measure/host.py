@@ -53,6 +53,11 @@ class LiveHost:
         name = "" if done.status or done.output.strip() == "none" else done.output.strip()
         return f"virtual machine ({name or self.read('sys/class/dmi/id/sys_vendor') or 'unknown'})"
 
+    def cpu_times(self) -> tuple[int, int]:
+        """Of all CPUs since boot: how long they were busy, and how long it was, in ticks."""
+        ticks = [int(word) for word in (self.read("proc/stat") or "").split()[1:9]]
+        return sum(ticks) - sum(ticks[3:5]), sum(ticks)  # but idle and iowait
+
     @property
     def machine(self) -> Host:
         """As results describe it."""

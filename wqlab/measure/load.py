@@ -40,7 +40,6 @@ from wqlab.kernels.options import positive
 from wqlab.measure import perf
 from wqlab.measure.campaign import Campaign, Step, add_out, blank, timed
 from wqlab.measure.host import LiveHost
-from wqlab.measure.perf import Blind
 from wqlab.results.metrics import FIGURES
 from wqlab.results.model import Count, Number, Perf, Results, Run, Value
 
@@ -142,9 +141,9 @@ def under_perf(command: list[str | Path], parameters: Run, limit: float, out: Pa
     done = run_here([*record, "-o", data, "--", *command], parameters, limit)
     try:
         if done.status:
-            raise Blind(f"cycles: {perf.why(done)}")
+            raise perf.Blind(f"cycles: {perf.why(done)}")
         return Perf(perf.read_slowpath(perf.report_cycles(data)), None, "contention: not recorded")
-    except Blind as error:
+    except perf.Blind as error:
         return Perf(None, None, str(error))
 
 
@@ -193,10 +192,9 @@ def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
     forced: Run = {**parameters, **({"FORCE": "1"} if args.force else {})}
     machine, running = host.machine, host.kernel
     campaign = Campaign(args.typed, args.out, must_begin=True)
-    has_perf = args.perf and bool(shutil.which("perf"))
-    if args.perf and not has_perf:
-        lacks = "the share of cycles that locks are waited for: perf is not installed"
-        campaign.notes.append(lacks)
+    has_perf = args.perf and not (blind := perf.why_blind())
+    if args.perf and blind:
+        campaign.notes.append(f"the share of cycles that locks are waited for: {blind}")
 
     def step(number: int) -> Step:
         perf_in = temporary if number > args.runs else None

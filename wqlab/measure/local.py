@@ -4,24 +4,27 @@
 Is it you? The kernel needs no patch. Builds test_workqueue against the headers of the
 running kernel, inserts it for each mode in turn, as often as asked for, each time with the
 scopes in another order, and ends with a verdict. Where the shard size can be changed, it is
-swept and put back; where perf can, it says where the cycles go. The results are stored in a file that `wqlab report` reads.
+swept and put back; where perf can, it says where the cycles go. The results are stored in a
+file that `wqlab report` reads.
 
-The verdict compares the throughput of mode `serial` in the scope `cache`, where all CPUs of
-a last-level cache share a pool and its pool->lock, with the best of `cpu` and `cache_shard`,
-where fewer CPUs do or none (medians of the runs):
+The verdict is by the throughput of mode `serial` (medians of the runs): how many times that of
+the default scope is that of the best one?
 
-  twice as much or more   pool->lock is the bottleneck
-  1.25 times to twice     pool->lock costs something
-  less                    there is little to gain
+  2 or more, with fewer CPUs per pool     pool->lock is the bottleneck
+  1.25 to 2, with fewer CPUs per pool     pool->lock costs something
+  1.25 or more, with more CPUs per pool   pools are too small: items wait though CPUs are idle
+  less                                    there is little to gain
 
-There is none where the ranges of the runs overlap. Where perf counts cycles and less than
-2 % of them are spent in native_queued_spin_lock_slowpath while `cache` runs, the scopes
-differ for another reason than the lock.
+There is none where the ranges of the runs overlap, or with fewer than three runs: two of one
+scope and two of an equal one are apart in one case of three. Where perf counts cycles and
+less than 2 % of them are spent in native_queued_spin_lock_slowpath while the default scope
+runs, the scopes differ for another reason than the lock.
 
-With --watch SECONDS nothing is inserted and nothing is changed: perf records the machine under
+With --watch SECONDS nothing is inserted and nothing is changed: perf records the host under
 the load that it has, and the verdict is by the share of all cycles that the functions of
 the workqueue code spend waiting for locks: 10 % or more is a bottleneck, 2 % to 10 % costs
-something, and with less there is little to gain.
+something, and with less there is little to gain, unless CPUs were idle for 90 % of the time.
+There is none with fewer than 1,000 samples.
 
 The system's default scope is not changed: the module sets that of its own workqueue.
 Whatever else was changed is put back on every way out, Ctrl-C and a kill included. What is
@@ -47,7 +50,7 @@ from wqlab.kernels.options import names, numbers, positive
 from wqlab.measure.campaign import Campaign, Outcome, Step, add_out, blank, timed
 from wqlab.measure.host import LiveHost, put_back
 from wqlab.measure.insert import Instrument, build, check
-from wqlab.measure.perf import under_perf, watch
+from wqlab.measure.perf import INSTEAD, under_perf, watch, why_blind
 from wqlab.results.file import load
 from wqlab.results.model import SCHEMA, Boot, Host, Kernel, Results, Run, Section
 from wqlab.results.module import MEASURED, MODES, words
@@ -58,8 +61,10 @@ QUICK_ITEMS = 10000
 SLEEPERS = 8  # max_active in mode sleep
 PARAMETERS = "sys/module/workqueue/parameters"
 # The verdict
-BOTTLENECK, COSTLY = 2.0, 1.25  # times the throughput of scope cache
+BOTTLENECK, COSTLY = 2.0, 1.25  # times the throughput of the default scope
 IDLE_LOCK = 2.0  # percent of the cycles
+ENOUGH = 3  # runs
+BUSY = 0.1  # load average for each CPU, from which on others disturb
 
 
 # --- what is measured --------------------------------------------------------------------
@@ -169,14 +174,13 @@ class Making:
 # --- what is printed ---------------------------------------------------------------------
 
 
-def rates(results: Results, what: Run) -> dict[str, list[int]]:
-    """Items per second each time that this was run, by scope."""
+def rates(results: Results) -> dict[str, list[int]]:
+    """Items/s each time that mode serial was run as it was at last, by scope."""
+    boots = [b for b in results.passed("local") if b.runs[0]["mode"] == "serial" and not b.perf]
     found: dict[str, list[int]] = {}
-    for boot in results.passed("local"):
-        if boot.runs == [what] and not boot.perf:
-            for row in boot.rows:
-                if not row.missing:
-                    found.setdefault(row.scope, []).append(row.values["items_per_sec"])
+    for row in (row for boot in boots if boot.runs == boots[-1].runs for row in boot.rows):
+        if not row.missing:
+            found.setdefault(row.scope, []).append(row.values["items_per_sec"])
     return found
 
 
@@ -195,16 +199,10 @@ def tables(results: Results) -> str:
                 shown.append((scope, "no such scope", "", "", "", "", ""))
                 continue
             figures = [value["items_per_sec"] for value in values]
-            keys = ("queue_p50_ns", "queue_p90_ns", "queue_p95_ns", "kworkers_peak")
+            keys = "items_per_sec", *(f"queue_p{rank}_ns" for rank in (50, 90, 95)), "kworkers_peak"
             medians = [statistics.median(value[key] for value in values) for key in keys]
-            shown.append(
-                (
-                    scope,
-                    f"{statistics.median(figures):,.0f}",
-                    f"[{min(figures):,} - {max(figures):,}]",
-                    *(f"{median:,.0f}" for median in medians),
-                )
-            )
+            first, *rest = (f"{median:,.0f}" for median in medians)
+            shown.append((scope, first, f"[{min(figures):,} - {max(figures):,}]", *rest))
         mode = words({key: value for key, value in what.items() if key != "scopes"})
         lines += ["", f"{mode}, {f'medians of {number} runs' if number > 1 else 'one run'}"]
         lines += table(shown, (True, False, True, False, False, False, False))
@@ -212,65 +210,61 @@ def tables(results: Results) -> str:
 
 
 def verdict(results: Results, default: str | None) -> str:
-    """Whether pool->lock is a bottleneck here, by the rule at the head of this file."""
-    machine = results.machines[0]
-    boots = [boot for boot in results.passed("local") if boot.runs[0]["mode"] == "serial"]
-    plain = [boot for boot in boots if not boot.perf]
-    found = rates(results, plain[-1].runs[0]) if plain else {}
-    others = {scope: found[scope] for scope in ("cpu", "cache_shard") if scope in found}
-    if "cache" not in found or not others:
-        return "Is it you? Mode serial was not measured in the scopes cache and cpu: no verdict."
-    median = {scope: statistics.median(some) for scope, some in found.items()}
-    best = max(others, key=lambda scope: median[scope])
-    gain = median[best] / median["cache"]
-    shown = ", ".join(f"{scope}: {million(median[scope])} items/s" for scope in ("cache", *others))
-    share = next(
-        (b.perf.slowpath_percent for b in boots if b.perf and b.runs[0]["scopes"] == ["cache"]),
-        None,
-    )
+    """Whether another scope than the default one gains something and why, by the rule at the head
+    of this file. Scope cache stands for a default that is not known or was not measured."""
+    found = rates(results)
+    base = default if default in found else "cache"
+    if base not in found or len(found) == 1:
+        return f"Is it you? Mode serial was not measured in scope {base} and others: no verdict."
+    scopes = sorted(found, key=MEASURED.index)
+    median = {scope: statistics.median(found[scope]) for scope in scopes}
+    sides = scopes[: scopes.index(base)], scopes[scopes.index(base) + 1 :]
+    finer, coarser = (max(side, key=lambda scope: median[scope], default=base) for side in sides)
+    best = max(finer, coarser, key=lambda scope: median[scope])
+    gain = median[best] / median[base]
+    seen = (boot.perf for boot in results.passed("local") if boot.runs[0].get("scopes") == [base])
+    perf = next(filter(None, seen), None)
+    share = perf.slowpath_percent if perf else None
     if gain < COSTLY:
         said = "there is little to gain here"
-    elif max(found["cache"]) >= min(found[best]):
+    elif max(found[base]) >= min(found[best]):
         said = "the runs differ as much as the scopes do, so this cannot be told: measure again"
-        said += " with more --runs, on an idle machine"
-    elif share is not None and share < IDLE_LOCK:
-        said = "the scope matters here, but hardly any cycles are spent waiting for pool->lock"
-    elif gain >= BOTTLENECK:
-        said = "pool->lock is your bottleneck"
+        said += " with more --runs, on an idle host"
     else:
-        said = "pool->lock costs you something"
-    text = [f"Is it you? {shown}: {said}."]
-    if share is not None:
+        if best == coarser:
+            said = f"pools of {base} are too small, as in virtual machines with a CPU per socket"
+        elif share is not None and share < IDLE_LOCK:
+            said = "the scope matters here, but hardly any cycles are spent waiting for pool->lock"
+        else:
+            said = f"pool->lock {'is your bottleneck' if gain >= BOTTLENECK else 'costs you something'}"
+        said += f", try workqueue.default_affinity_scope={best}"
+    if len(found[base]) < ENOUGH:
+        said = f"too few runs for a verdict, but at first sight {said}"
+    machine, runs = results.machines[0], plural(len(found[base]), "run")
+    llcs = re.search(r"(\d+) LLC", machine.topology or "")
+    caches = f" on {plural(int(llcs[1]), 'last-level cache')}" if llcs else ""
+    power, digits, unit = (1e6, 2, "M") if median[base] >= 1e5 else (1e3, 1, "thousand")
+    compared = dict.fromkeys((base, finer, coarser))
+    shown = ", ".join(f"{scope}: {median[scope] / power:,.{digits}f}" for scope in compared)
+    text = [f"Is it you? {shown} {unit} items/s: {said}."]
+    text.append(f"This is of {runs} of each scope, on {plural(machine.cpus, 'CPU')}{caches}.")
+    if perf and share is not None:
+        most = f", and {perf.contention[0].caller} waited the longest" if perf.contention else ""
         text.append(
-            f"While the module ran in scope cache, {share:.1f} % of all cycles were spent in"
-            " native_queued_spin_lock_slowpath."
+            f"While the module ran in scope {base}, {share:.1f} % of all cycles were spent in"
+            f" native_queued_spin_lock_slowpath{most}."
         )
-    if llcs := re.search(r"(\d+) LLC", machine.topology or ""):
-        caches = plural(int(llcs[1]), "last-level cache")
-        text.append(f"This machine has {plural(machine.cpus, 'CPU')} on {caches}.")
-    if default:
-        text.append(f"The default scope is {default}.")
-    if len(found["cache"]) == 1:
-        text.append("This is from one run: measure without --quick before you rely on it.")
-    text.append("To see your own load: wqlab local --watch 30.")
+    text += [f"The default scope is {default}."] * bool(default) + busy(machine)
     return textwrap.fill(" ".join(text), 90)
 
 
-def million(rate: float) -> str:
-    """Items/s in two digits of a million, or in full."""
-    return f"{rate / 1e6:.2g} M" if rate >= 1e5 else f"{rate:,.0f}"
+def busy(machine: Host) -> list[str]:
+    """A warning, if others disturb what is measured."""
+    said = f"With a load average of {machine.load} the host is busy, which all figures show."
+    return [said] if (machine.load or 0) > BUSY * machine.cpus else []
 
 
 # --- the command -------------------------------------------------------------------------
-
-
-def greet(host: LiveHost, machine: Host) -> None:
-    """Say what is measured on, and whether it is busy."""
-    say(f"{machine.cpu_model}, {machine.topology}, {machine.emulation or 'bare metal'}")
-    load = machine.load or 0
-    say(f"kernel {host.release}, governor {machine.governor or 'none'}, load average {load:g}")
-    if load > 0.1 * machine.cpus:
-        say("the host is busy, which all figures will show")
 
 
 def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
@@ -281,7 +275,10 @@ def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
     if args.out.exists() and not args.again:
         before = begun(args.out, machine, kernel)
     instrument = Instrument(host, inserter or ["insmod", str(build(host, temporary))])
-    greet(host, machine)
+    say(f"{machine.cpu_model}, {machine.topology}, {machine.emulation or 'bare metal'}")
+    say(f"kernel {host.release}, {machine.governor or 'no'} governor, load average {machine.load}")
+    for warning in busy(machine):
+        say(warning)
     default = host.read(f"{PARAMETERS}/default_affinity_scope")
     say(f"the default scope stays as it is ({default or 'not known'})")
 
@@ -291,6 +288,8 @@ def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
         args.perf = False
         notes.append("locks and the share of the slow path: perf is not installed")
         say(f"no perf: {host.install('perf')}")
+    elif args.perf and (blind := why_blind()):
+        say(f"not measured: {blind}: {INSTEAD}")
     for note in notes:
         say(f"not measured: {note}")
     planned = plan(args, machine.cpus, bool(parameter))
@@ -306,7 +305,8 @@ def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
     if host.read(f"{PARAMETERS}/default_affinity_scope") != default:
         say("the default scope is not what it was: something else has changed it meanwhile")
     print(tables(results))
-    print(f"\nstored in {args.out}: wqlab report {args.out} makes the full report of it\n")
+    print(f"\nstored in {args.out}: wqlab report {args.out} makes the full report of it")
+    print("to see your own load: wqlab local --watch 30\n")
     print(verdict(results, default))
     return FAILED if any(results.not_passed()) else OK
 
@@ -346,8 +346,7 @@ def command(args: argparse.Namespace, host: LiveHost | None = None) -> int:
         raise Usage("--watch inserts nothing: it goes with none of the options of the runs")
     if host.uid != 0:
         raise Problem("only root can insert a module, or record the whole machine: try sudo")
-    if args.runs is None:
-        args.runs = 1 if args.quick else RUNS
+    args.runs = args.runs or (1 if args.quick else RUNS)
     args.items = QUICK_ITEMS if args.quick else ITEMS
     if args.sizes is None:
         args.sizes = [] if args.quick else SIZES
@@ -355,6 +354,6 @@ def command(args: argparse.Namespace, host: LiveHost | None = None) -> int:
         if args.watch:
             if not shutil.which("perf"):
                 raise Skipped(f"no perf: {host.install('perf')}")
-            print(watch(args.watch, Path(temporary)))
+            print(watch(args.watch, host, Path(temporary, "perf.data")))
             return OK
         return measure(args, host, Path(temporary))
