@@ -43,3 +43,4 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_documents_are_short() -> None:
     assert words(*DOCS) <= 12_000
     assert words(ROOT / "CONTRIBUTING.md") <= 900
+    assert words(ROOT / "README.md") <= 450

@@ -198,11 +198,10 @@ def tables(results: Results) -> str:
             if not values:
                 shown.append((scope, "no such scope", "", "", "", "", ""))
                 continue
-            figures = [value["items_per_sec"] for value in values]
             keys = "items_per_sec", *(f"queue_p{rank}_ns" for rank in (50, 90, 95)), "kworkers_peak"
-            medians = [statistics.median(value[key] for value in values) for key in keys]
-            first, *rest = (f"{median:,.0f}" for median in medians)
-            shown.append((scope, first, f"[{min(figures):,} - {max(figures):,}]", *rest))
+            columns = [[value[key] for value in values] for key in keys]
+            first, *rest = (f"{statistics.median(column):,.0f}" for column in columns)
+            shown.append((scope, first, f"[{min(columns[0]):,} - {max(columns[0]):,}]", *rest))
         mode = words({key: value for key, value in what.items() if key != "scopes"})
         lines += ["", f"{mode}, {f'medians of {number} runs' if number > 1 else 'one run'}"]
         lines += table(shown, (True, False, True, False, False, False, False))
@@ -228,8 +227,7 @@ def verdict(results: Results, default: str | None) -> str:
     if gain < COSTLY:
         said = "there is little to gain here"
     elif max(found[base]) >= min(found[best]):
-        said = "the runs differ as much as the scopes do, so this cannot be told: measure again"
-        said += " with more --runs, on an idle host"
+        said = "the runs differ too much to tell: measure again with more --runs, on an idle host"
     else:
         if best == coarser:
             said = f"pools of {base} are too small, as in virtual machines with a CPU per socket"
@@ -242,26 +240,25 @@ def verdict(results: Results, default: str | None) -> str:
         said = f"too few runs for a verdict, but at first sight {said}"
     machine, runs = results.machines[0], plural(len(found[base]), "run")
     llcs = re.search(r"(\d+) LLC", machine.topology or "")
-    caches = f" on {plural(int(llcs[1]), 'last-level cache')}" if llcs else ""
+    caches = f" with {plural(int(llcs[1]), 'last-level cache')}" if llcs else ""
     power, digits, unit = (1e6, 2, "M") if median[base] >= 1e5 else (1e3, 1, "thousand")
-    compared = dict.fromkeys((base, finer, coarser))
-    shown = ", ".join(f"{scope}: {median[scope] / power:,.{digits}f}" for scope in compared)
+    marks = {scope: " (default)" * (scope == default) for scope in (base, finer, coarser)}
+    shown = ", ".join(f"{s}{marks[s]}: {median[s] / power:,.{digits}f}" for s in marks)
     text = [f"Is it you? {shown} {unit} items/s: {said}."]
-    text.append(f"This is of {runs} of each scope, on {plural(machine.cpus, 'CPU')}{caches}.")
+    text.append(f"This is of {runs}, on {plural(machine.cpus, 'CPU')}{caches}.")
     if perf and share is not None:
         most = f", and {perf.contention[0].caller} waited the longest" if perf.contention else ""
         text.append(
             f"While the module ran in scope {base}, {share:.1f} % of all cycles were spent in"
             f" native_queued_spin_lock_slowpath{most}."
         )
-    text += [f"The default scope is {default}."] * bool(default) + busy(machine)
-    return textwrap.fill(" ".join(text), 90)
+    return textwrap.fill(" ".join(text + busy(machine)), 90)
 
 
 def busy(machine: Host) -> list[str]:
     """A warning, if others disturb what is measured."""
-    said = f"With a load average of {machine.load} the host is busy, which all figures show."
-    return [said] if (machine.load or 0) > BUSY * machine.cpus else []
+    said = [f"The host is busy: load average {machine.load}."]
+    return said if (machine.load or 0) > BUSY * machine.cpus else []
 
 
 # --- the command -------------------------------------------------------------------------

@@ -144,8 +144,7 @@ def under_perf(instrument: Instrument, what: Run, out: Path) -> tuple[Perf, list
 
 
 def watch(seconds: int, host: LiveHost, data: Path) -> str:
-    """Who waits for locks under the load that the host has, as a table and a verdict. Blind if
-    perf cannot tell."""
+    """Who waits for locks under the load of the host: a table and a verdict. Blind if need be."""
     if blind := why_blind():
         raise Blind(f"{blind}: {INSTEAD}")
     record = ["perf", "record", "-a", "-q", "-g", "-F", "99", "-e", "cycles", "-o", str(data)]
