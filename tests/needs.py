@@ -135,7 +135,7 @@ class DebianKernel(Need):
         return find_build(debian.prepare(load_base(default_base()), self.modules))
 
 
-GUEST_MODULES = ("wqbh", "wqflush", "wqmany", "wqreclaim")
+GUEST_MODULES = ("wqbh", "wqflush", "wqhog", "wqmany", "wqreclaim")
 TEST = Kernel("test", modules=GUEST_MODULES)  # what is measured, with KUnit
 STOCK = Kernel("test", patches=0, modules=(*GUEST_MODULES, "wqtorture"))
 DEBUG = Kernel("debug")  # finds mistakes that otherwise have no effect

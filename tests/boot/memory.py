@@ -144,8 +144,8 @@ class Memory:
         self.queue(pwq.inactive_works, inactive=True)
         self.link(pwq.pending_node, node.pending_pwqs)
 
-    def age(self) -> None:
-        """Nothing was done in the pool for two seconds."""
-        jiffies = self.prog["jiffies_64"].value_() - 2 * self.kernel.constant("CREATE_COOLDOWN")
+    def age(self, secs: int = 2) -> None:
+        """Nothing was done in the pool for so long."""
+        jiffies = self.prog["jiffies_64"].value_() - secs * self.kernel.constant("CREATE_COOLDOWN")
         name = self.kernel.member("worker_pool", "watchdog_ts", "last_progress_ts")
         self.poke(getattr(self.pwq().pool, name), jiffies)

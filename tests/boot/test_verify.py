@@ -11,6 +11,7 @@ hand: work items waited beside free slots, in each of 15 dumps and 20 s of a run
 node that finds too few slots not looked for by the timer.
 """
 
+import re
 import sys
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ from typing import Any
 
 import drgn
 import pytest
-from drgn.helpers.linux.percpu import per_cpu_ptr
+from drgn.helpers.linux.percpu import per_cpu, per_cpu_ptr
 from farm import Making
 from live import Looking
 from memory import Memory, wq_verify
@@ -71,6 +72,15 @@ def test_stock_is_right_with_all_cpus(record: vm.Record) -> None:
 def test_stock_is_wrong_with_late_cpus(record: vm.Record) -> None:
     """Its pods stay as they were at boot, when it took CPUs without domain for one cache's."""
     assert any(line.startswith("llc: cache pod ") for line in wrong(record.verified))
+
+
+@pytest.mark.needs(Boot("nodes-2x1", "starve"))
+def test_worker_without_cpu_is_named(record: vm.Record) -> None:
+    """Broken on purpose: with the thread on its CPU for less than five seconds."""
+    (line,) = wrong(record.verified)
+    assert re.search(
+        r"stuck: pool \d+: .* wait for \d+ s, kworker/1:.* is runnable on CPU 1, where hog/1 ", line
+    )
 
 
 class Checks(Looking):
@@ -343,6 +353,15 @@ def stuck_barrier(memory: Memory) -> None:
     memory.age()
 
 
+def starving(memory: Memory, secs: int = 6) -> None:
+    """A work item waits for a worker whose CPU has run something else for so long."""
+    woken(memory)
+    memory.age(secs)
+    task = memory.worker().task
+    queue = per_cpu(memory.prog["runqueues"], task.thread_info.cpu.value_())
+    memory.poke(queue.clock_task, task.se.exec_start.value_() + secs * 10**9)
+
+
 def add_to(find: Callable[[Memory], drgn.Object]) -> Break:
     return lambda memory: memory.add(find(memory), 1)
 
@@ -421,7 +440,9 @@ FAULTS = (
     Case("waits unlisted", waits_unlisted, "slots", "is not pending on node 0 by mistake"),
     Case("waits beside a free slot", Memory.wait, "slots", "free slots in pools"),
     Case("item is stuck", stuck_item, "stuck", "1 work items of writeback wait for 2 s"),
-    Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 waits in flush_work()"),
+    Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 (0) waits in flush_work()"),
+    Case("worker gets no CPU", starving, "stuck", "for 6 s, kworker/"),
+    Case("CPU is taken", starving, "stuck", " (0) runs"),
 )
 STOCK_FAULTS = (
     Case(
@@ -432,7 +453,8 @@ STOCK_FAULTS = (
     ),
     Case("waits unlisted", waits_unlisted, "slots", "their pwq isn't pending"),
     Case("waits beside a free slot", Memory.wait, "slots", "wait on node 0 beside"),
-    Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 waits in flush_work()"),
+    Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 (0) waits in flush_work()"),
+    Case("worker gets no CPU", starving, "stuck", "for 6 s, kworker/"),
 )
 SERIES_CORE = Core(
     "two-nodes-2x12x2", "pods", append="isolcpus=domain,2-5 workqueue.cache_shard_size=8"
@@ -509,6 +531,7 @@ def lowered(memory: Memory) -> None:
         pytest.param(lambda memory: None, None, id="nothing"),
         pytest.param(locked, "workers", id="pool is locked"),
         pytest.param(woken, "stuck", id="worker is woken up"),
+        pytest.param(lambda memory: starving(memory, 4), "stuck", id="worker waits for its CPU"),
         pytest.param(waits_at_limit, "slots", id="waits at the limit"),
         pytest.param(waits_for_timer, "slots", id="waits for the timer"),
         pytest.param(lowered, "slots", id="limit is lowered"),

@@ -76,7 +76,7 @@ def said_of_hotplug(resizes: bool = True) -> list[str]:
     scenario = find_scenario("hotplug-512")
     lines = [f"> {line}" for line in hotplug.commands(scenario).splitlines()]
     lines += [] if resizes else [f"no {hotplug.SIZE}"]
-    names = [hotplug.BOOT, *[hotplug.ONLINE] * 3, *[hotplug.RESIZE] * resizes]
+    names = [hotplug.BOOT, *[hotplug.ONLINE] * 4, *[hotplug.RESIZE] * resizes]
     counted = [(hotplug.ONLINE, 99), *((name, i) for i, name in enumerate(names))]
     return lines + [
         json.dumps({"function": name, "cpu": 1, "instructions": count}) for name, count in counted
@@ -186,8 +186,8 @@ def test_hotplug() -> None:
     for resizes in (True, False):
         found = hotplug.counts(scenario, said_of_hotplug(resizes))
         said = [str(count.labels["load"]).split(",")[0] for count in found]
-        late = ["boot", "sibling online", "another node online", "the same again"]
-        assert said == [*late, *["resize"] * resizes]
+        late = ["boot", "sibling online", "another sibling online", "another node online"]
+        assert said == [*late, "the same again", *["resize"] * resizes]
         assert [count.figures["instructions_per_call"] for count in found] == [*range(len(said))]
 
 

@@ -31,7 +31,8 @@ It prints a line for each check:
              there are slots, and none waits while a slot is free; on kernels without
              slots, the counts of what limits each node are right
   stuck      no work item has been waiting for a second in a pool that has an idle
-             worker, and none that is being woken up
+             worker, and none that is being woken up, or for five seconds in a pool whose
+             worker is runnable and gets no CPU
 
 The result of each check is "right"; "wrong", with what is wrong; "n/a" if this kernel
 doesn't have what is checked; or "unknown", with the reason. What CPUs share is read
@@ -67,6 +68,7 @@ SEEN = 3  # times that a fault has to be seen to be believed
 TRIES = 12  # times to look for that
 PAUSE = 0.05  # seconds in between
 SHOWN = 3  # faults in a line
+STARVED = 5  # seconds that a worker may wait for its CPU
 HIGHPRI_NICE = -20
 CACHE_ID = 1 << 4  # of a cache's attributes, include/linux/cacheinfo.h
 NO_DEBUG_INFO = (
@@ -556,6 +558,10 @@ class Kernel:
 
 def name_of(wq: drgn.Object) -> str:
     return wq.name.read_().string_().decode(errors="replace")
+
+
+def title_of(task: drgn.Object) -> str:
+    return f"{task.comm.string_().decode(errors='replace')} ({task.pid.value_()})"
 
 
 # --- the checks -------------------------------------------------------------------------------
@@ -1095,6 +1101,19 @@ def node_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> Slot
             yield f"work items wait on {title} beside {limit - counted} free slots", waits
 
 
+def starved(kernel: Kernel, pool: drgn.Object) -> Iterator[str]:
+    """Describe the workers that are runnable and haven't run for STARVED seconds."""
+    for worker in kernel.workers(pool).attached.values():
+        task = worker.task
+        if not task or not task.on_rq:
+            continue
+        cpu = task.thread_info.cpu.value_()
+        rq = per_cpu(kernel["runqueues"], cpu)
+        waits = rq.clock_task.value_() - task.se.exec_start.value_()
+        if rq.curr != task and waits >= STARVED * 10**9:
+            yield f"{title_of(task)} is runnable on CPU {cpu}, where {title_of(rq.curr)} runs"
+
+
 def check_stuck(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> None:
     def woken(worker: drgn.Object) -> bool:
         task = worker.task
@@ -1106,25 +1125,29 @@ def check_stuck(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> N
     second = kernel.constant("CREATE_COOLDOWN")
     items, workers = list(kernel.items(pool.worklist)), kernel.workers(pool)
     ago = (kernel["jiffies_64"].value_() - pool.member_(progress).value_()) & (1 << 64) - 1
-    # one that is neither idle nor busy looks for work by itself
-    if not items or pool.nr_running or not workers.idle or workers.between or ago < second:
+    if not items or ago < second:
         return
-    if any(map(woken, workers.idle.values())):
-        return
+    why = next(starved(kernel, pool), "") if ago >= STARVED * second else ""
+    if not why:
+        # one that is neither idle nor busy looks for work by itself
+        if pool.nr_running or not workers.idle or workers.between:
+            return
+        if any(map(woken, workers.idle.values())):
+            return
+        why = f"{len(workers.idle)} workers are idle and none is woken up"
     names: set[str] = set()
-    barriers = []
+    flushes = ""
     for item in items:
         if item.pwq:
             pwq = drgn.Object(kernel.prog, "struct pool_workqueue *", value=item.pwq)
             names.add(name_of(pwq.wq))
         if item.func == kernel.functions["wq_barrier_func"]:
             barrier = drgn.container_of(item.work, "struct wq_barrier", "work")
-            barriers.append(barrier.task.comm.string_().decode(errors="replace"))
-    flushes = f", {', '.join(barriers)} waits in flush_work()" if barriers else ""
+            flushes += f", {title_of(barrier.task)} waits in flush_work()"
     look.of_pool(
         number,
         f"{len(items)} work items of {', '.join(sorted(names))} wait for {ago // second} s, "
-        f"{len(workers.idle)} workers are idle and none is woken up{flushes}",
+        f"{why}{flushes}",
         names=sorted(names),
     )
 

@@ -43,7 +43,7 @@ MODULES = {
     "wqtorture": [ROOT / "kernel" / name for name in ("Kbuild", "wqtorture.c")],
     **{
         name: [ROOT / "guest" / name / file for file in ("Kbuild", f"{name}.c")]
-        for name in ("wqbh", "wqcrowd", "wqflush", "wqmany", "wqreclaim")
+        for name in ("wqbh", "wqcrowd", "wqflush", "wqhog", "wqmany", "wqreclaim")
     },
 }
 # To be changed when the same input gives another result than before.
