@@ -45,8 +45,10 @@ def row(
     resolver.options.clear()
     flags, asked = values_of(resolver, one, Counts(cpus, max(nodes)))
     _, few = values_of(resolver, one, Counts(FEW, max(nodes)))
+    of_nodes = {many: values_of(resolver, one, Counts(cpus, many))[1] for many in nodes}
     kinds = sorted({known.kind(value) for value in flags})
-    active = sorted({known.limit(value) for value in asked}) if kinds != ["bh"] else []
+    limits = {many: {known.limit(value) for value in its} for many, its in of_nodes.items()}
+    active = sorted(set().union(*limits.values())) if kinds != ["bh"] else []
     findings = []
     if max(asked) > max(few) and "unbound" in kinds:
         findings.append("cpus")
@@ -58,7 +60,7 @@ def row(
     if "unbound" in kinds:
         note = report.note_of(one.file, one.name, notes)
         allocated = note.allocated if note else 0
-        meanings = [meaning(max(active), known, cpus, number, allocated) for number in nodes]
+        meanings = [meaning(max(limits[many]), known, cpus, many, allocated) for many in nodes]
         if max(active) == 1:
             findings.append("serial")
         if max(one.narrower for one in meanings) >= report.MUCH:

@@ -158,7 +158,8 @@ def as_csv(audit: Audit, notes: Iterable[Note]) -> str:
     head = ["file", "line", "function", "call", "name", "flags", "max_active", "kind", "active"]
     for number in nodes:
         head += [f"per_cpu_{number}", f"per_node_{number}", f"one_node_{number}"]
-    head += ["exact", "findings", "waits", "unresolved", "advice"]
+        head.append(f"exact_{number}")
+    head += ["findings", "waits", "unresolved", "advice"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
@@ -168,8 +169,7 @@ def as_csv(audit: Audit, notes: Iterable[Note]) -> str:
         by_nodes = {one.nodes: one for one in row.meanings}
         for number in nodes:
             one = by_nodes.get(number)
-            cells += [one.per_cpu, one.per_node, one.one_node] if one else ["", "", ""]
-        cells.append(row.meanings[0].exact if row.meanings else "")
+            cells += [one.per_cpu, one.per_node, one.one_node, one.exact] if one else [""] * 4
         cells += [" ".join(row.findings), "; ".join(row.waits), row.why, advice(row, notes)]
         writer.writerow(cells)
     return out.getvalue()
