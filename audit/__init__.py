@@ -15,10 +15,12 @@ from collections import Counter
 from pathlib import Path
 
 from audit import page, report
+from audit.expression import Unknown
+from audit.flushes import Workqueue, find_flushes
 from audit.limits import Constants, meaning
 from audit.report import Audit, Kernel, Note, Row
 from audit.resolve import Counts, Resolver
-from audit.sites import Site, constants, find, resolved, values_of
+from audit.sites import SOME, Site, constants, find, resolved, values_of
 from audit.tree import Tree
 from audit.waits import Folder, folders, last_word
 from wqlab.ground.files import write_whole
@@ -97,6 +99,17 @@ def waiting(found: Row, to: str, folder: Folder, shared: bool) -> Row:
     return _with(found, findings=findings, waits=[*each_other, *any_of])
 
 
+def workqueue(one: Site, resolver: Resolver, known: Constants) -> Workqueue:
+    """What its flags say of memory."""
+    try:
+        flags = resolver.values(one.flags, one.scope, SOME)
+    except Unknown:
+        return Workqueue(one.file, one.to, False, False)
+    reclaim = [known.has(value, "WQ_MEM_RECLAIM") for value in flags]
+    legacy = any(known.has(value, "__WQ_LEGACY") for value in flags)
+    return Workqueue(one.file, one.to, all(reclaim) and not legacy, not any(reclaim))
+
+
 def audit(source: Source, cpus: int, nodes: list[int], made: Made, notes: list[Note]) -> Audit:
     """Of a whole tree."""
     tree = Tree(source.repo)
@@ -117,6 +130,7 @@ def audit(source: Source, cpus: int, nodes: list[int], made: Made, notes: list[N
         for file, to in {(one.file, last_word(one.to)) for one in sites if one.to}
     )
     where = folders(tree, sorted({one.file for one in limited}))
+    queues = [workqueue(one, resolver, known) for one in sites]
     return Audit(
         schema=report.SCHEMA,
         made=made,
@@ -134,6 +148,7 @@ def audit(source: Source, cpus: int, nodes: list[int], made: Made, notes: list[N
             else found
             for one, found in rows
         ],
+        flushes=find_flushes(tree, queues),
     )
 
 

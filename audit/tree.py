@@ -5,6 +5,7 @@ import json
 import os
 import re
 import tempfile
+from bisect import bisect
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -248,6 +249,7 @@ def calls_in(text: str, names: Collection[str]) -> Iterator[tuple[int, str, int]
     called where it is named, as a pointer to a function is, has no arguments: -1."""
     any_of = "|".join(sorted(names))
     begun = re.finditer(rf"{BEGINNING}({any_of})\s*\(", text, re.MULTILINE)
+    breaks = [one.start() for one in re.finditer("\n", text)]
     beginnings = {found.start(2) for found in begun}
     for found in re.finditer(rf"(?<![\w>.])({any_of})\b", text):
         before, after = text[: found.start()].rstrip()[-60:], found.end()
@@ -257,4 +259,5 @@ def calls_in(text: str, names: Collection[str]) -> Iterator[tuple[int, str, int]
         called = re.compile(r"\s*\)?\s*\(" if alone else r"\s*\(").match(text, after)
         if called and re.match(r"\s*(?:const|struct|void)\b", text[called.end() :][:40]):
             continue
-        yield text.count("\n", 0, found.start()) + 1, found[1], called.end() - 1 if called else -1
+        line = bisect(breaks, found.start()) + 1
+        yield line, found[1], called.end() - 1 if called else -1

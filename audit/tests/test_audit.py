@@ -14,6 +14,10 @@ argument; with limits worked out for the largest number of nodes only; with `(f)
 call, with pointers to functions and calls that coccinelle does not parse left out; with callers
 sought in the folder of a function only, or whatever function of the name they mean; with what
 `#if 0` and `#else` of `#if 1` leave out taken for code, by words or by coccinelle;
+with a name that
+stands for workqueues of both kinds taken for one with WQ_MEM_RECLAIM, or for one without it, with
+cancelling, items that nobody queues and items of create_workqueue() taken for flushes that warn,
+without the functions that lead to one, system workqueues and flush_scheduled_work();
 with a reported caller sought by its first call only, with the note of a file taken
 before that of a workqueue; and with a patch for a caller whose context is changed.
 """
@@ -260,6 +264,10 @@ ANSWERS = {
     "beside": ("unbound", [7], ["narrower"]),  # of one in another folder
     "live": ("unbound", [2], ["narrower"]),
     "always": ("unbound", [3], ["narrower"]),
+    "with": ("percpu", [2], []),
+    "without": ("percpu", [2], []),
+    "old": ("percpu", [1], []),
+    "perhaps": ("percpu", [2], []),
 }
 UNRESOLVED = {
     "stepped": "steps changes in steps or through a pointer (drivers/a/names.c:39)",
@@ -317,6 +325,20 @@ def test_more_of_the_small_tree(small: Audit) -> None:
     assert waits[1:] == [
         "second() has wait_for_completion_timeout(&b->hardware), drivers/b/waits.c:17"
     ]
+
+
+@needs_spatch
+def test_flushes_that_may_wait_for_memory(small: Audit) -> None:
+    """Not those of items on workqueues of both kinds or of an unknown one, nor cancelling."""
+    assert [(one.line, one.by, one.through, one.call, one.of) for one in small.flushes] == [
+        (7, "e->with", ["reclaim", "helper"], "flush_work(&e->plain)", "system_percpu_wq"),
+        (15, "e->with", ["reclaim"], "flush_workqueue(e->without)", "e->without"),
+        (16, "e->with", ["reclaim"], "flush_delayed_work(&e->late)", "e->without"),
+        (17, "e->with", ["reclaim"], "flush_scheduled_work()", "system_percpu_wq"),
+        (18, "e->with", ["reclaim"], "flush_workqueue(system_unbound_wq)", "system_unbound_wq"),
+    ]
+    assert "reclaim() of e->with: flush_work(&e->plain)" in "\n".join(page.terminal(small, []))
+    assert "| helper |" in page.page(small, [])
 
 
 @needs_spatch
@@ -420,7 +442,7 @@ def test_names_share_a_note(tmp_path: Path) -> None:
 def test_another_schema(tmp_path: Path) -> None:
     data = json.loads(STORED[0].read_text())
     (tmp_path / "old.json").write_text(json.dumps(data | {"schema": 0}))
-    with pytest.raises(Exception, match="schema 0, and only 1 is read"):
+    with pytest.raises(Exception, match="schema 0, and only 2 is read"):
         report.load(tmp_path / "old.json")
 
 
