@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0
 """The audit of callers: a small tree with known answers, and the files of whole ones.
 
-Seen failing: with shares of nodes rounded down, or without their floor; with `|=` that forgets
-what was there before; with a member of another file taken before one of the same; with the two
+Seen failing: with shares of nodes rounded down, or without their floor; with `|=` that forgets what
+was there before; with a member of another file taken before one of the same; with the two
 definitions of a macro taken for one; with an enumerator that counts from 1; with macros' bodies
-counted as call sites; without the search by words, which finds what coccinelle does not parse;
-with any arguments of those taken for constants; with workqueues of one name taken for one;
-with a completion that anybody completes taken for one of the same workqueue; with --nodes that
-are more than --cpus; with a line of a stored CSV changed, and with a note of a caller that is
-not there; with names that coccinelle's words are given to it as a list, with
-`sizeof` taken for a name, with `typeof` for no cast, with the type of min_t() taken for an
-argument; with limits worked out for the largest number of nodes only; with `(f)(x)` taken for no
-call, with pointers to functions and calls that coccinelle does not parse left out; with callers
-sought in the folder of a function only, or whatever function of the name they mean; with what
-`#if 0` and `#else` of `#if 1` leave out taken for code, by words or by coccinelle;
-with a name that
-stands for workqueues of both kinds taken for one with WQ_MEM_RECLAIM, or for one without it, with
-cancelling, items that nobody queues and items of create_workqueue() taken for flushes that warn,
-without the functions that lead to one, system workqueues and flush_scheduled_work();
-with a reported caller sought by its first call only, with the note of a file taken
-before that of a workqueue; and with a patch for a caller whose context is changed.
+counted as call sites; without the search by words, which finds what coccinelle does not parse; with
+any arguments of those taken for constants; with workqueues of one name taken for one; with a
+completion that anybody completes taken for one of the same workqueue; with --nodes that are more
+than --cpus; with a line of a stored CSV changed, and with a note of a caller that is not there;
+with names that coccinelle's words are given to it as a list, with `sizeof` taken for a name, with
+`typeof` for no cast, with the type of min_t() taken for an argument; with limits worked out for the
+largest number of nodes only; with `(f)(x)` taken for no call, with pointers to functions and calls
+that coccinelle does not parse left out; with callers sought in the folder of a function only, or
+whatever function of the name they mean; with what `#if 0` and `#else` of `#if 1` leave out taken
+for code, by words or by coccinelle; with a name that stands for workqueues of both kinds taken for
+one with WQ_MEM_RECLAIM, or for one without it, with cancelling, items that nobody queues and items
+of create_workqueue() taken for flushes that warn, without the functions that lead to one, system
+workqueues and flush_scheduled_work(); with a reported caller sought by its first call only, with
+the note of a file taken before that of a workqueue; with a patch for a caller whose context is
+changed; and with a row less in the table of docs/loads.md.
 """
 
 import csv
@@ -417,6 +416,21 @@ def test_notes_are_of_callers() -> None:
     rows = [row for path in STORED for row in report.load(path).rows]
     there = {(row.file, name) for row in rows for name in ("", row.name)}
     assert not [note for note in report.load_notes() if (note.file, note.name) not in there]
+
+
+def test_the_document_has_each_that_changes_most_and_was_reported() -> None:
+    """By the workqueue's name or the driver's, of mainline; each patch is there, too."""
+    text = (ROOT / "docs/loads.md").read_text()
+    table = text[text.index("| workqueue | at once") : text.index("## The loads")]
+    found, notes = report.load(STORED[-1]), report.load_notes()
+    reported = [(note.file, note.name) for note in notes if note.reported]
+    for file, name in [*((row.file, row.name) for row in page.changing(found)), *reported]:
+        plain = re.sub(r"[-_/]%.*|^btrfs", "", name)
+        said = re.fullmatch(r"[-a-z_]{3,}", plain)
+        keys = [plain] if said else [Path(file).stem, Path(file).parent.name]
+        assert any(key in table for key in keys), (file, name)
+    for patch in (ROOT / "docs/audit").glob("*.patch"):
+        assert f"(audit/{patch.name})" in text
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
