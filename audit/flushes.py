@@ -45,7 +45,7 @@ class Workqueue:
 
 
 @dataclass
-class Source:
+class Uses:
     """What a file does with items."""
 
     runs: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # an item
@@ -54,10 +54,10 @@ class Source:
     calls: dict[str, set[str]] = field(default_factory=dict)  # a function, those of the same file
 
 
-def read(tree: Tree, file: str) -> Source:
+def read(tree: Tree, file: str) -> Uses:
     """A file of the tree."""
     text, whole = tree.text(file), (tree.path / file).read_text(errors="replace")
-    source = Source()
+    uses = Uses()
     bodies: list[tuple[int, int, str]] = []
     begun = rf"{BEGINNING}(\w+)\s*\([^;{{}}]*\{{"
     for found in re.finditer(begun, text, re.MULTILINE):
@@ -67,21 +67,21 @@ def read(tree: Tree, file: str) -> Source:
     names = {name for _, _, name in bodies}
     for start, end, name in bodies:
         called = set(re.findall(r"(?<![\w>.])(\w+)\s*\(", text[start:end]))
-        source.calls[name] = source.calls.get(name, set()) | (called & names)
+        uses.calls[name] = uses.calls.get(name, set()) | (called & names)
     for line, name, at in calls_in(text, NAMES):
         args = arguments(text, whole, at) if at >= 0 else ()
         if len(args) <= (max(QUEUE[name]) if name in QUEUE else SCHEDULE.get(name, 0)):
             continue
         if name in QUEUE:
-            source.queued[last_word(args[QUEUE[name][1]])].add(args[QUEUE[name][0]])
+            uses.queued[last_word(args[QUEUE[name][1]])].add(args[QUEUE[name][0]])
         elif name in SCHEDULE:
-            source.queued[last_word(args[SCHEDULE[name]])].add("system_percpu_wq")
+            uses.queued[last_word(args[SCHEDULE[name]])].add("system_percpu_wq")
         elif name in INIT or name in DECLARE:
-            source.runs[last_word(args[0])].add(last_word(args[-1]))
+            uses.runs[last_word(args[0])].add(last_word(args[-1]))
         else:
             inside = [each for start, end, each in bodies if start <= at <= end]
-            source.flushes += [(each, line, name, args[0]) for each in inside[-1:]]
-    return source
+            uses.flushes += [(each, line, name, args[0]) for each in inside[-1:]]
+    return uses
 
 
 class Queues:
@@ -116,11 +116,11 @@ class Queues:
         return bool(found) and all(one.lacks for one in found)
 
 
-def reached(source: Source, function: str) -> dict[str, list[str]]:
+def reached(uses: Uses, function: str) -> dict[str, list[str]]:
     """The functions of the file that this one leads to, each with those on the way."""
     found, last = {function: [function]}, [function]
     for _ in range(DEEPEST):
-        now = [(one, name) for one in last for name in sorted(source.calls.get(one, ()))]
+        now = [(one, name) for one in last for name in sorted(uses.calls.get(one, ()))]
         last = []
         for one, name in now:
             if name not in found:
@@ -129,19 +129,19 @@ def reached(source: Source, function: str) -> dict[str, list[str]]:
     return found
 
 
-def of_file(file: str, source: Source, queues: Queues) -> Iterator[Flush]:
+def of_file(file: str, uses: Uses, queues: Queues) -> Iterator[Flush]:
     """The flushes of one file."""
-    for item, functions in sorted(source.runs.items()):
-        on = source.queued.get(item)
+    for item, functions in sorted(uses.runs.items()):
+        on = uses.queued.get(item)
         if not on or not all(queues.reclaims(each, file) for each in on):
             continue
         for function in sorted(functions):
-            way = reached(source, function)
-            for where, line, name, what in source.flushes:
+            way = reached(uses, function)
+            for where, line, name, what in uses.flushes:
                 if where not in way:
                     continue
                 if name in OF_ITEM:
-                    targets = source.queued.get(last_word(what), set())
+                    targets = uses.queued.get(last_word(what), set())
                 else:
                     targets = {what or "system_percpu_wq"}
                 if targets and all(queues.lacks(each, file) for each in targets):
