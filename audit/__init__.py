@@ -15,10 +15,12 @@ from collections import Counter
 from pathlib import Path
 
 from audit import page, report
+from audit.expression import Unknown
+from audit.flushes import Workqueue, find_flushes
 from audit.limits import Constants, meaning
 from audit.report import Audit, Kernel, Note, Row
 from audit.resolve import Counts, Resolver
-from audit.sites import Site, constants, find, resolved, values_of
+from audit.sites import SOME, Site, constants, find, resolved, values_of
 from audit.tree import Tree
 from audit.waits import Folder, folders, last_word
 from wqlab.ground.files import write_whole
@@ -45,8 +47,10 @@ def row(
     resolver.options.clear()
     flags, asked = values_of(resolver, one, Counts(cpus, max(nodes)))
     _, few = values_of(resolver, one, Counts(FEW, max(nodes)))
+    of_nodes = {many: values_of(resolver, one, Counts(cpus, many))[1] for many in nodes}
     kinds = sorted({known.kind(value) for value in flags})
-    active = sorted({known.limit(value) for value in asked}) if kinds != ["bh"] else []
+    limits = {many: {known.limit(value) for value in its} for many, its in of_nodes.items()}
+    active = sorted(set().union(*limits.values())) if kinds != ["bh"] else []
     findings = []
     if max(asked) > max(few) and "unbound" in kinds:
         findings.append("cpus")
@@ -58,7 +62,7 @@ def row(
     if "unbound" in kinds:
         note = report.note_of(one.file, one.name, notes)
         allocated = note.allocated if note else 0
-        meanings = [meaning(max(active), known, cpus, number, allocated) for number in nodes]
+        meanings = [meaning(max(limits[many]), known, cpus, many, allocated) for many in nodes]
         if max(active) == 1:
             findings.append("serial")
         if max(one.narrower for one in meanings) >= report.MUCH:
@@ -95,6 +99,17 @@ def waiting(found: Row, to: str, folder: Folder, shared: bool) -> Row:
     return _with(found, findings=findings, waits=[*each_other, *any_of])
 
 
+def workqueue(one: Site, resolver: Resolver, known: Constants) -> Workqueue:
+    """What its flags say of memory."""
+    try:
+        flags = resolver.values(one.flags, one.scope, SOME)
+    except Unknown:
+        return Workqueue(one.file, one.to, False, False)
+    reclaim = [known.has(value, "WQ_MEM_RECLAIM") for value in flags]
+    legacy = any(known.has(value, "__WQ_LEGACY") for value in flags)
+    return Workqueue(one.file, one.to, all(reclaim) and not legacy, not any(reclaim))
+
+
 def audit(source: Source, cpus: int, nodes: list[int], made: Made, notes: list[Note]) -> Audit:
     """Of a whole tree."""
     tree = Tree(source.repo)
@@ -115,6 +130,7 @@ def audit(source: Source, cpus: int, nodes: list[int], made: Made, notes: list[N
         for file, to in {(one.file, last_word(one.to)) for one in sites if one.to}
     )
     where = folders(tree, sorted({one.file for one in limited}))
+    queues = [workqueue(one, resolver, known) for one in sites]
     return Audit(
         schema=report.SCHEMA,
         made=made,
@@ -132,6 +148,7 @@ def audit(source: Source, cpus: int, nodes: list[int], made: Made, notes: list[N
             else found
             for one, found in rows
         ],
+        flushes=find_flushes(tree, queues),
     )
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // Calls of some functions, and what their results are assigned to: one JSON object a line.
-// NAMES is replaced by the names of the functions, which must not be names of rules here.
+// NAMES is replaced by a pattern of the functions' names.
 
 @initialize:python@
 @@
@@ -11,11 +11,15 @@ def say(kind, p, **more):
     print(json.dumps({"kind": kind} | place | more), flush=True)
 
 @rule_call@
-identifier f = {NAMES};
+identifier f =~ {NAMES};
 expression list args;
 position p;
 @@
+(
  f@p(args)
+|
+ (f@p)(args)
+)
 
 @script:python@
 p << rule_call.p;
@@ -25,11 +29,15 @@ args << rule_call.args;
 say("call", p, name=str(f), args=[str(one) for one in args])
 
 @rule_assigned@
-identifier f = {NAMES};
+identifier f =~ {NAMES};
 expression x;
 position p;
 @@
+(
  x = f@p(...)
+|
+ x = (f@p)(...)
+)
 
 @script:python@
 p << rule_assigned.p;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 // What gives a variable, a member or a parameter its value, and what functions return: one JSON
-// object a line. NAMES is replaced by the names that are looked for; what functions return is
+// object a line. NAMES is replaced by a pattern of the names that are looked for; what functions return is
 // said of all of them.
 
 @initialize:python@
@@ -12,7 +12,7 @@ def say(kind, p, **more):
     print(json.dumps({"kind": kind} | place | more), flush=True)
 
 @rule_taken@
-identifier g, id = {NAMES};
+identifier g, id =~ {NAMES};
 type T;
 parameter list[n] before;
 position p;
@@ -28,7 +28,7 @@ say("parameter", p, name=str(id), number=int(str(n)))
 
 // An initializer is one, too.
 @rule_given@
-identifier id = {NAMES};
+identifier id =~ {NAMES};
 expression e;
 assignment operator op;
 position p;
@@ -44,7 +44,7 @@ e << rule_given.e;
 say("variable", p, name=str(id), op=str(op).strip(), value=str(e))
 
 @rule_held@
-identifier id = {NAMES};
+identifier id =~ {NAMES};
 expression x, e;
 assignment operator op;
 position p;
@@ -65,7 +65,7 @@ say("member", p, name=str(id), op=str(op).strip(), value=str(e))
 
 // In steps, or through a pointer: its value is not to be told.
 @rule_moved@
-identifier id = {NAMES};
+identifier id =~ {NAMES};
 position p;
 @@
 (
@@ -88,7 +88,7 @@ if p[0].current_element != str(id):  # what macros make of a declaration
     say("variable", p, name=str(id), op="moved", value="")
 
 @rule_counted@
-identifier id = {NAMES};
+identifier id =~ {NAMES};
 expression x;
 position p;
 @@

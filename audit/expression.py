@@ -59,7 +59,12 @@ Node = Number | Name | Call | Sum
 LEVELS = [["||"], ["&&"], ["|"], ["^"], ["&"], ["==", "!="], ["<", ">", "<=", ">="], ["<<", ">>"]]
 LEVELS += [["+", "-"], ["*", "/", "%"]]
 TYPES = {"int", "unsigned", "long", "short", "char", "u8", "u16", "u32", "u64", "size_t", "signed"}
-TYPES |= {"unsigned int", "unsigned long", "uint32_t", "uint64_t", "uint", "s32", "s64"}
+TYPES |= {"uint8_t", "uint16_t", "uint32_t", "uint64_t", "uint", "ulong", "s8", "s16", "s32", "s64"}
+TYPES |= {"__u8", "__u16", "__u32", "__u64", "ssize_t", "bool", "const"}
+TYPEOF = ("typeof", "__typeof__", "__typeof", "typeof_unqual")
+# Words of C that no name can be: how large a type is, say, depends on the machine
+KEYWORDS = {"sizeof", "_Alignof", "__alignof__", "_Generic", "struct", "union", "enum", *TYPEOF}
+TYPED = {"min_t", "max_t", "clamp_t"}  # whose first argument is a type
 
 
 def tokens(text: str) -> Iterator[str]:
@@ -128,16 +133,22 @@ class Parser:
         return self.postfix()
 
     def cast(self) -> bool:
-        """Past a cast to an integer."""
-        words = []
-        for word in self.left[1:]:
-            if word == ")":
-                break
-            words.append(word)
-        if not words or not set(words) <= TYPES:
+        """Past a cast to an integer, or to whatever type something has."""
+        inside = self.left[1 : self.end(1)]
+        typed = len(inside) > 2 and inside[0] in TYPEOF and self.end(3) == len(inside)
+        if not inside or not (typed or set(inside) <= TYPES):
             return False
-        del self.left[: len(words) + 2]
+        del self.left[: len(inside) + 2]
         return True
+
+    def end(self, at: int) -> int:
+        """Where what begins there ends: at the comma or the parenthesis that is not part of it."""
+        depth = 0
+        for number in range(at, len(self.left)):
+            if not depth and self.left[number] in (")", ","):
+                return number
+            depth += {"(": 1, ")": -1}.get(self.left[number], 0)
+        raise self.wrong()
 
     def postfix(self) -> Node:
         """A number, a name, a call, or an expression in parentheses."""
@@ -151,13 +162,18 @@ class Parser:
             self.must(")")
         else:
             word = self.left.pop(0)
-            if word[0].isdigit():
+            if word[0].isdigit() and not re.fullmatch(r"0\d*[89]\d*", word):
                 return Number(int(word, 8 if re.fullmatch(r"0[0-7]+", word) else 0))
             if not (word[0].isalpha() or word[0] == "_"):
                 raise self.wrong()
+            if word in KEYWORDS:
+                raise Unknown(f"'{self.text}' depends on {word}")
             found = Name(word)
         while sign := self.take("(", "[", "->", "."):
             if sign == "(" and isinstance(found, Name) and not found.of:
+                if found.name in TYPED:
+                    del self.left[: self.end(0)]
+                    self.must(",")
                 found = Call(found.name, tuple(self.arguments()))
             elif sign == "[":
                 self.conditional()
@@ -170,13 +186,9 @@ class Parser:
         return found
 
     def arguments(self) -> Iterator[Node]:
-        """Those of a call, up to and with its closing parenthesis; types are left out."""
+        """Those of a call, up to and with its closing parenthesis."""
         while not self.take(")"):
-            if self.left[:1] and self.left[0] in TYPES:  # as min_t has
-                while self.left and self.left[0] in TYPES:
-                    self.left.pop(0)
-            else:
-                yield self.conditional()
+            yield self.conditional()
             if not self.take(","):
                 self.must(")")
                 return
@@ -251,8 +263,8 @@ def applied(how: Callable[..., int], parts: list[Values]) -> Values:
     for values in product(*parts):
         try:
             found.add(how(*values))
-        except TypeError:
-            raise Unknown("a function has arguments that it does not take") from None
+        except (TypeError, ValueError, OverflowError):  # as a shift by a negative number
+            raise Unknown("an operator or a function has arguments that it does not take") from None
     return joined([frozenset(found)])
 
 

@@ -124,6 +124,29 @@ def waiting(audit: Audit) -> list[str]:
     ]
 
 
+def reclaiming(audit: Audit) -> list[str]:
+    """The section about items that must not wait, and flush what may have to."""
+    return [
+        f"## Flushes that may wait for memory: {plural(len(audit.flushes), 'call')}",
+        "",
+        (
+            "An item of a workqueue with `WQ_MEM_RECLAIM` flushes or destroys one without, or "
+            "flushes an item there, which check_flush_dependency() warns of when it happens. Seen "
+            "are items that are set up, queued and flushed in one file, through functions of that "
+            "file; conditions are not. Where a name stands for workqueues of both kinds, nothing "
+            "is said."
+        ),
+        "",
+        *markdown(
+            ["where", "item's function", "of", "calls", "of", "through"],
+            [
+                [one.place, one.through[0], one.by, one.call, one.of, " > ".join(one.through[1:])]
+                for one in audit.flushes
+            ],
+        ),
+    ]
+
+
 def widened(audit: Audit) -> list[str]:
     """The section about workqueues of which one node may run more with the exact limit."""
     rows = [row for row in audit.rows if "wider" in row.findings]
@@ -193,6 +216,7 @@ def page(audit: Audit, notes: list[Note]) -> str:
         *narrowed(audit, notes),
         *scaling(audit, notes),
         *waiting(audit),
+        *reclaiming(audit),
         *widened(audit),
         *lost(audit),
     ]
@@ -213,6 +237,9 @@ def terminal(audit: Audit, notes: list[Note]) -> list[str]:
     lines += table([head, *rows], [True, True, *[False] * (len(head) - 2)])
     lines += ["", "reported callers:"]
     lines += table([row[:3] for row in reported(audit, notes)], [True, True, True])
+    some = f"as far as a single file shows them: {len(audit.flushes)}"
+    lines += ["", f"items with WQ_MEM_RECLAIM that flush workqueues without, {some}"]
+    lines += [f"  {one.place}: {one.through[0]}() of {one.by}: {one.call}" for one in audit.flushes]
     lost = [row for row in audit.rows if row.why]
     lines += ["", f"{plural(len(lost), 'call site')} could not be resolved:"]
     lines += [f"  {row.place}: {row.why}" for row in lost]

@@ -13,7 +13,7 @@ from audit.limits import Meaning
 from wqlab.ground.problem import Problem
 from wqlab.results.model import Made
 
-SCHEMA = 1
+SCHEMA = 2
 NOTES = Path(__file__).with_name("notes.toml")
 MUCH = 2.0  # times fewer or more items at once, from which on a change is shown
 
@@ -77,6 +77,23 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Flush:
+    """A flush of a workqueue without WQ_MEM_RECLAIM by an item of one with it."""
+
+    file: str
+    line: int
+    by: str  # the workqueue with it, as the source has it
+    through: list[str]  # functions: that of the item, then those that lead to the flush
+    call: str
+    of: str  # the workqueue without it
+
+    @property
+    def place(self) -> str:
+        """FILE:LINE."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
 class Audit:
     """The file."""
 
@@ -86,6 +103,7 @@ class Audit:
     kernel: Kernel
     cpus: int  # that all is counted for
     rows: list[Row]
+    flushes: list[Flush] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -138,6 +156,7 @@ def load(path: Path) -> Audit:
             Row(**row | {"meanings": [Meaning(**one) for one in row["meanings"]]})
             for row in data["rows"]
         ]
+        data["flushes"] = [Flush(**one) for one in data["flushes"]]
         return Audit(**data)
     except OSError as error:
         raise Problem(f"{path}: {error.strerror}") from None
@@ -158,7 +177,8 @@ def as_csv(audit: Audit, notes: Iterable[Note]) -> str:
     head = ["file", "line", "function", "call", "name", "flags", "max_active", "kind", "active"]
     for number in nodes:
         head += [f"per_cpu_{number}", f"per_node_{number}", f"one_node_{number}"]
-    head += ["exact", "findings", "waits", "unresolved", "advice"]
+        head.append(f"exact_{number}")
+    head += ["findings", "waits", "unresolved", "advice"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
@@ -168,8 +188,7 @@ def as_csv(audit: Audit, notes: Iterable[Note]) -> str:
         by_nodes = {one.nodes: one for one in row.meanings}
         for number in nodes:
             one = by_nodes.get(number)
-            cells += [one.per_cpu, one.per_node, one.one_node] if one else ["", "", ""]
-        cells.append(row.meanings[0].exact if row.meanings else "")
+            cells += [one.per_cpu, one.per_node, one.one_node, one.exact] if one else [""] * 4
         cells += [" ".join(row.findings), "; ".join(row.waits), row.why, advice(row, notes)]
         writer.writerow(cells)
     return out.getvalue()

@@ -3,9 +3,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from audit.expression import Unknown, Values, parse
 from audit.limits import Constants
@@ -28,6 +27,7 @@ HEADER = "include/linux/workqueue.h"
 HOME = (HEADER, "include/drm/drm_managed.h")
 ROUNDS = 12
 SOME = Counts(16, 2)  # to try expressions with
+POINTER = "it is not called here: who calls it through a pointer is not followed"
 UNPARSED = "coccinelle does not parse what is around it"
 
 
@@ -50,6 +50,8 @@ ALLOCATORS = {
     "alloc_ordered_workqueue_lockdep_map": Allocator(limit=None, adds=ORDERED),
     "devm_alloc_ordered_workqueue": Allocator(1, 2, None, ORDERED),
     "drmm_alloc_ordered_workqueue": Allocator(1, 2, None, ORDERED),
+    "alloc_workqueue_noprof": Allocator(),
+    "devm_alloc_workqueue_noprof": Allocator(1, 2, 3),
     "create_workqueue": Allocator(0, None, None, "__WQ_LEGACY | WQ_MEM_RECLAIM"),
     "create_freezable_workqueue": Allocator(
         0, None, None, "__WQ_LEGACY | WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM"
@@ -146,7 +148,7 @@ def sites_of(found: list[Found]) -> Iterator[tuple[Found, str]]:
     """Each call, and what its result is assigned to."""
     to = {(one.file, one.line, one.name): one.to for one in found if one.kind == "assigned"}
     for one in found:
-        if one.kind == "call":
+        if one.kind in ("call", "named"):
             yield one, to.get((one.file, one.line, one.name), "")
 
 
@@ -154,25 +156,45 @@ def find(tree: Tree) -> list[Site]:
     """All calls, also those that only reading words finds: coccinelle does not parse them."""
     files = [file for file in tree.files(ALLOCATORS) if file not in HOME]
     found, wrong = tree.match("calls.cocci", ALLOCATORS, files, "calls that allocate workqueues")
-    sites = [
-        site(one, to)
-        for one, to in sites_of(found)
-        if one.function != one.name and not is_macro(tree, one.file, one.line)
+    found = [
+        one for one in found if one.function != one.name and not is_macro(tree, one.file, one.line)
     ]
-    seen = Counter((one.file, one.line, one.call) for one in sites)
+    sites = [site(one, to) for one, to in sites_of(found)]
+    for call in left_out(tree, files, ALLOCATORS, [one for one in found if one.kind == "call"]):
+        why = hidden(tree, call)
+        if why == UNPARSED:
+            sites.append(unparsed(site(call, ""), wrong.get(call.file, why)))
+        else:
+            sites.append(unseen(call, why))
+    return sorted(sites, key=lambda one: one.order)
+
+
+def left_out(
+    tree: Tree, files: Iterable[str], names: Collection[str], found: Iterable[Found]
+) -> Iterator[Found]:
+    """The calls that only reading words finds, and where the functions are "named" only."""
+    seen = Counter((one.file, one.line, one.name) for one in found)
     for file in files:
-        text = tree.text(file)
-        for line, name, at in calls_in(text, ALLOCATORS):
+        text, whole = tree.text(file), (tree.path / file).read_text(errors="replace")
+        for line, name, at in calls_in(text, names):
             if seen[file, line, name] > 0:
                 seen[file, line, name] -= 1
-            elif is_macro(tree, file, line):
-                scope = Scope(file)
-                sites.append(Site(file, line, "", name, "", "", "", scope, why="it is in a macro"))
+            elif at < 0:
+                yield Found("named", file, line, "", name)
             else:
-                whole = (tree.path / file).read_text(errors="replace")
-                call = Found("call", file, line, "", name, arguments(text, whole, at))
-                sites.append(unparsed(site(call, ""), wrong.get(file, UNPARSED)))
-    return sorted(sites, key=lambda one: one.order)
+                yield Found("call", file, line, "", name, arguments(text, whole, at))
+
+
+def hidden(tree: Tree, one: Found) -> str:
+    """Why coccinelle does not have it."""
+    if is_macro(tree, one.file, one.line):
+        return "it is in a macro"
+    return POINTER if one.kind == "named" else UNPARSED
+
+
+def unseen(one: Found, why: str) -> Site:
+    """A place of which no more is known."""
+    return Site(one.file, one.line, "", one.name, "", "", "", Scope(one.file), why=why)
 
 
 def unparsed(one: Site, why: str) -> Site:
@@ -220,9 +242,10 @@ def resolved(resolver: Resolver, sites: list[Site]) -> list[Site]:
                 done.append(replace(one, why=str(problem)))
             elif isinstance(problem, Given) and problem.function in handing:
                 more = list(handed(resolver, one, handing[problem.function]))
-                waiting += more
+                waiting += [call for call in more if not call.why]
+                done += [call for call in more if call.why]
                 if not more:
-                    done.append(replace(one, why=f"{problem}, and nobody near calls it"))
+                    done.append(replace(one, why=f"{problem}, and no call of it is found"))
             elif isinstance(problem, (Waiting, Given)):
                 waiting.append(one)
             else:
@@ -232,8 +255,10 @@ def resolved(resolver: Resolver, sites: list[Site]) -> list[Site]:
         if new:
             tree = resolver.tree
             found, _ = tree.match("calls.cocci", new, tree.files(new), "callers that give values")
+            calls = [one for one in found if one.kind == "call"]
+            rest = [*left_out(tree, tree.files(new), new, calls)]
             for name in new:
-                handing[name] = [call for call in found if call.name == name]
+                handing[name] = [one for one in [*found, *rest] if one.name == name]
         if not resolver.look() and not new and not left:
             break
     done += [replace(one, why="it takes too many steps") for one in left]
@@ -249,9 +274,12 @@ def handed(resolver: Resolver, one: Site, found: list[Found]) -> Iterator[Site]:
         and each.file == one.scope.file
         and each.function == one.scope.function
     }
-    near = Path(one.scope.file).parent
+    tree, home = resolver.tree, one.scope.file
     for call, to in sites_of(found):
-        if call.function == one.scope.function or not Path(call.file).is_relative_to(near):
+        if call.function == one.scope.function or tree.meant(call.name, call.file, home) != home:
+            continue
+        if call.kind == "named" or not call.function:
+            yield unseen(call, hidden(tree, call))
             continue
         there = Scope(call.file, call.function)
         given = []

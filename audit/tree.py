@@ -2,8 +2,10 @@
 """A kernel tree, and what coccinelle and git find in it."""
 
 import json
+import os
 import re
 import tempfile
+from bisect import bisect
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +21,11 @@ HERE = Path(__file__).parent
 CHUNK = 40  # files that one spatch reads
 PER_FILE = 60  # seconds that spatch may take for a file
 # Programs of the host and what is read by people have no workqueues.
+BRANCH = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b[ \t]*(.*?)\s*$")
+NEVER = re.compile(r"[( ]*0[ )]*(&&[^|]*)?")
+ALWAYS = re.compile(r"[( ]*[1-9]\d*[ )]*(\|\|.*)?")
+# The beginning of a function, or its prototype, but for the name
+BEGINNING = r"^(\w[\w\s*]*?[\s*])"
 NOT_KERNEL = ("tools/", "scripts/", "Documentation/")
 
 
@@ -53,12 +60,41 @@ def code(path: Path) -> str:
         return ""
 
     whole = r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
-    return re.sub(
-        whole,
-        lambda found: re.sub(r"[^\n]", " ", found[0]),
-        path.read_text(errors="replace"),
-        flags=re.DOTALL,
+    return compiled(
+        re.sub(
+            whole,
+            lambda found: re.sub(r"[^\n]", " ", found[0]),
+            path.read_text(errors="replace"),
+            flags=re.DOTALL,
+        )
     )
+
+
+def compiled(text: str) -> str:
+    """The text without what no configuration compiles, as after `#if 0`; the rest stays where it
+    is."""
+    out, levels = [], []  # for each #if: may this be compiled, and is an earlier branch for sure
+    for line in text.splitlines(keepends=True):
+        word, asked = found.groups() if (found := BRANCH.match(line)) else ("", "")
+        if word in ("if", "ifdef", "ifndef"):
+            levels.append((True, False))
+        if word == "endif" and levels:
+            levels.pop()
+        elif word and levels:
+            over = levels[-1][1]
+            never = word in ("if", "elif") and bool(NEVER.fullmatch(asked))
+            always = word == "else" or (word in ("if", "elif") and bool(ALWAYS.fullmatch(asked)))
+            levels[-1] = (not over and not never, over or always)
+        live = word or all(may for may, _ in levels)
+        out.append(line if live else re.sub(r"[^\n]", " ", line))
+    return "".join(out)
+
+
+@lru_cache(maxsize=2048)
+def empty_lines(path: Path) -> frozenset[int]:
+    """The numbers of those that have no code, as `code` gives it."""
+    lines = code(path).splitlines()
+    return frozenset(number for number, line in enumerate(lines, 1) if not line.strip())
 
 
 @dataclass(frozen=True)
@@ -93,6 +129,23 @@ class Tree:
         """A file of the tree, as `code` gives it."""
         return code(self.path / file)
 
+    def meant(self, name: str, file: str, also: str) -> str:
+        """The file that defines the function which a call in this file is of: the file itself,
+        or a header that it includes, or else the nearest. `also` is one that does define it."""
+        where = defined(self, name) | {also: defined(self, name).get(also, False)}
+        if file in where:
+            return file
+        seen = [each for each, hidden in where.items() if not hidden]
+        whole = (self.path / file).read_text(errors="replace")
+        heads = set(
+            re.findall(r'^[ \t]*#[ \t]*include[ \t]*["<](?:[^">]*/)?([^/">]+)', whole, re.MULTILINE)
+        )
+
+        def far(each: str) -> tuple[bool, int, str]:
+            return Path(each).name not in heads, -len(os.path.commonpath([each, file])), each
+
+        return min(seen, key=far, default="")
+
     def match(
         self, patch: str, names: Collection[str], files: Iterable[str], label: str
     ) -> tuple[list[Found], dict[str, str]]:
@@ -108,7 +161,7 @@ class Tree:
         with tempfile.TemporaryDirectory() as place:
             script = Path(place) / patch
             script.write_text(
-                (HERE / patch).read_text().replace("{NAMES}", f"{{{', '.join(sorted(names))}}}")
+                (HERE / patch).read_text().replace("{NAMES}", f'"^({"|".join(sorted(names))})$"')
             )
             check(
                 ["spatch", "--very-quiet", "--parse-cocci", script],
@@ -119,7 +172,7 @@ class Tree:
                 return self._match(script, files)
 
             for number, (_, (more, bad)) in enumerate(side_by_side(one, chunks), 1):
-                found += more
+                found += [one for one in more if one.line not in empty_lines(self.path / one.file)]
                 wrong |= bad
                 if len(chunks) > 1 and number % 4 == 0:
                     say(f"{label}: {number} of {len(chunks)} parts")
@@ -153,6 +206,17 @@ class Tree:
         return found, {files[0]: f"coccinelle failed: {said[-1].strip() if said else done.status}"}
 
 
+@lru_cache(maxsize=512)
+def defined(tree: Tree, name: str) -> dict[str, bool]:
+    """The files that define the function, and whether no other one sees it there."""
+    found = {}
+    for file in tree.files([name]):
+        pattern = rf"{BEGINNING}{name}\s*\([^;{{}}]*\{{"
+        if begun := re.search(pattern, tree.text(file), re.MULTILINE):
+            found[file] = file.endswith(".c") and "static" in begun[1].split()
+    return found
+
+
 def _found(line: dict[str, Any]) -> Found:
     for key in ("to", "value"):
         if key in line:
@@ -181,7 +245,19 @@ def arguments(text: str, whole: str, at: int) -> tuple[str, ...]:
 
 def calls_in(text: str, names: Collection[str]) -> Iterator[tuple[int, str, int]]:
     """Line, name and where the arguments begin, of each call in text that `code` gave, other
-    than prototypes and definitions, as far as this can be told by looking at words."""
-    pattern = rf"(?<![\w>.])({'|'.join(sorted(names))})\s*\((?!\s*(?:const|struct|void)\b)"
-    for found in re.finditer(pattern, text):
-        yield text.count("\n", 0, found.start()) + 1, found[1], found.end() - 1
+    than prototypes and definitions, as far as this can be told by looking at words. What is not
+    called where it is named, as a pointer to a function is, has no arguments: -1."""
+    any_of = "|".join(sorted(names))
+    begun = re.finditer(rf"{BEGINNING}({any_of})\s*\(", text, re.MULTILINE)
+    breaks = [one.start() for one in re.finditer("\n", text)]
+    beginnings = {found.start(2) for found in begun}
+    for found in re.finditer(rf"(?<![\w>.])({any_of})\b", text):
+        before, after = text[: found.start()].rstrip()[-60:], found.end()
+        if found.start() in beginnings or re.search(r"\bEXPORT_SYMBOL\w*\s*\($", before):
+            continue
+        alone = before.endswith("(") and not re.search(r"\w[ \t]*\($", before)  # in parentheses
+        called = re.compile(r"\s*\)?\s*\(" if alone else r"\s*\(").match(text, after)
+        if called and re.match(r"\s*(?:const|struct|void)\b", text[called.end() :][:40]):
+            continue
+        line = bisect(breaks, found.start()) + 1
+        yield line, found[1], called.end() - 1 if called else -1
