@@ -17,7 +17,10 @@ def lines(results: Results) -> Iterator[Line]:
     """Each set of figures of the boots that passed."""
     for boot in results.boots:  # those that did not pass have no figures
         for count in boot.counts:
-            yield boot, count.run or {}, count.labels, count.figures
+            scope = count.labels.get("scope")  # where each run has one, it tells runs apart
+            its = [run for run in boot.runs if run.get("scopes", [None]) == [scope]]
+            run = count.run or (its[0] if len(its) == 1 else {})
+            yield boot, run, count.labels, count.figures
         for run, row in boot.by_run():
             if row.missing:
                 continue
