@@ -5,9 +5,11 @@ A ratio is the ratio of two medians over the boots. It is called a difference on
 95 % interval excludes 1.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from hashlib import sha256
 from typing import ClassVar, Literal
 
 from wqlab.ground import stats
@@ -107,6 +109,23 @@ class Comparable:
     boots: list[Boot] = field(repr=False)
 
     metrics: ClassVar[Mapping[str, Metric]]
+
+    def name(self, *parts: str) -> str:
+        """What a figure or a table is called that shows these parts of it, and nothing else is."""
+        number = sha256(repr(_alike(self.results, self.boots[0])).encode()).hexdigest()[:6]
+        return re.sub(r"[^\w.]+", "-", "-".join([*parts, number]))
+
+    @property
+    def where(self) -> str:
+        """The scenario, or else the machine."""
+        return self.scenario or self.machine.emulation or self.machine.cpu_model
+
+    @property
+    def title(self) -> str:
+        """Where it was measured, and what sets it apart from others there."""
+        limits = {run.get("max_active") for run in self.boots[0].runs}
+        limit = limits.pop() if len(limits) == 1 else None
+        return f"{self.where}, max_active {limit}" if limit else self.where
 
     @property
     def groups(self) -> list[str]:
@@ -280,10 +299,13 @@ class Counted(Comparable):
         found = [wakeups_per_item(boot, group) for boot in boots]
         return [figure for figure in found if figure is not None]
 
-    @property
-    def where(self) -> str:
-        """The scenario, or else the machine."""
-        return self.scenario or self.machine.emulation or self.machine.cpu_model
+    @cached_property
+    def parameters(self) -> str:
+        """Those of its run, where there is only one."""
+        runs = {
+            words({k: v for k, v in run.items() if k != "scopes"}) for run in self.boots[0].runs
+        }
+        return runs.pop() if len(runs) == 1 else ""
 
     def reasons(self, load: str) -> list[str]:
         """The most frequent first, but for those that are not the workqueue's."""
@@ -354,18 +376,12 @@ def panels(results: Results, *sections: Section) -> list[Panel]:
             found.setdefault((mode, *_alike(results, boot)), []).append(boot)
     made = []
     for (mode, *_), boots in found.items():
-        one = boots[0]
-        machine = same_machine(results, one.machine)
-        made.append(
-            Panel(results, machine, one.section, one.scenario, _append(one), boots, mode, one.size)
-        )
+        one, machine = boots[0], same_machine(results, boots[0].machine)
+        alike = machine, one.section, one.scenario, _append(one), boots
+        made.append(Panel(results, *alike, mode, one.size))
     order, machines = list(MODES), [machine.id for machine in results.machines]
     return sorted(
-        made,
-        key=lambda p: (
-            machines.index(p.machine.id),
-            order.index(p.mode) if p.mode in order else len(order),
-        ),
+        made, key=lambda p: (machines.index(p.machine.id), [*order, p.mode].index(p.mode))
     )
 
 
@@ -376,12 +392,8 @@ def counted_panels(results: Results, *sections: Section) -> list[Counted]:
         found.setdefault(_alike(results, boot), []).append(boot)
     return [
         Counted(
-            results,
-            same_machine(results, boots[0].machine),
-            boots[0].section,
-            boots[0].scenario,
-            boots[0].append,
-            boots,
+            results, same_machine(results, one.machine), section, one.scenario, one.append, boots
         )
-        for boots in found.values()
+        for (_, section, *_), boots in found.items()
+        for one in boots[:1]
     ]

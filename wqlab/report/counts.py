@@ -5,16 +5,7 @@ import statistics
 
 from wqlab.report.compare import PER_ITEM, Counted
 from wqlab.report.labels import machine_line
-from wqlab.report.tables import (
-    Cell,
-    Table,
-    cells,
-    figure,
-    kernel_table,
-    median,
-    short_label,
-    spread,
-)
+from wqlab.report.tables import Cell, Table, cells, figure, median, ratio_table, short_label, spread
 from wqlab.results.metrics import FIGURES
 from wqlab.results.model import Count, Section
 from wqlab.results.module import words
@@ -64,19 +55,9 @@ def figure_tables(panel: Counted) -> list[Table]:
             if (found := panel.figures(kernel, group, metric))
         ]
         columns = [of, "kernel", "figure", "n", "median"]
-        title = f"{panel.where}: figures of one kernel"
+        title = f"{panel.title}: figures of one kernel"
         return [Table(title, columns, rows, panel.about, words=3, short=True)]
-    return [
-        kernel_table(
-            panel,
-            f"{panel.where}: {short_label(panel.metrics[metric])}",
-            [metric],
-            metric,
-            of=of,
-            short=True,
-        )
-        for metric in metrics
-    ]
+    return [ratio_table(panel, short_label(panel.metrics[key]), key, of) for key in metrics]
 
 
 def reason_table(panel: Counted, load: str) -> Table:
@@ -96,7 +77,7 @@ def reason_table(panel: Counted, load: str) -> Table:
         if set(row) - {"0/0", "-"}:
             rows.append(cells(reason, *row))
     return Table(
-        f"{panel.where}: {load}: wakeups by reason, all/with a pool->lock held",
+        f"{panel.title}: {load}: wakeups by reason, all/with a pool->lock held",
         ["reason", *map(panel.label, panel.by_kernel)],
         rows,
         f"medians; {panel.about}",
@@ -127,8 +108,9 @@ def peaks_table(panel: Counted, kernel: str) -> Table:
             shown.append(Cell(text + "*" * bad, bad, "worse" if bad else ""))
         rows.append([*cells(limit, "-".join(map(str, items)), wanted), *shown])
     note = f"{wrong} of {total} are not min(max_active, items) and have a *; {panel.about}"
-    title = f"{panel.where}: {panel.label(kernel)}: most items running at once"
-    return Table(title, ["max_active", "items", "wanted", *columns], rows, note, 0, short=True)
+    title = f"{panel.title}: {panel.label(kernel)}: most items running at once"
+    columns = ["max_active", "items", "wanted", *columns]
+    return Table(title, columns, rows, note, 0, short=True, name=panel.name("peak", kernel))
 
 
 # Of what is told apart by place: what a place is called, and the figures that are shown
@@ -164,7 +146,7 @@ def place_table(panel: Counted, scope: str, of: str) -> Table:
         for place in top_places(panel, scope, of)
     ]
     return Table(
-        f"{panel.where}: {scope}: {' / '.join(short_label(FIGURES[m]) for m in metrics)}",
+        f"{panel.title}: {scope}: {' / '.join(short_label(FIGURES[m]) for m in metrics)}",
         [head, *map(panel.label, panel.by_kernel)],
         rows,
         f"medians; {panel.about}",
@@ -200,5 +182,5 @@ def loads_table(panel: Counted) -> Table | None:
     if not runs:
         return None
     rows = [cells(load, run) for load, run in runs.items()]
-    title = f"{panel.where}: parameters of test_workqueue in each load"
+    title = f"{panel.title}: parameters of test_workqueue in each load"
     return Table(title, ["load", "parameters"], rows, machine_line(panel.machine))

@@ -21,43 +21,42 @@ PAIRS = (("patched", "stock"), ("mainline", "stock"), ("patched", "mainline"))
 DEFAULT_SCOPES = {"stock": "cache", "patched": "cache_shard", "mainline": "cache_shard"}
 
 
+def simulated(machine: Host) -> bool:
+    """In simulated time, which does not depend on the host."""
+    return (machine.emulation or "").startswith("simulated ")
+
+
 def machine_line(machine: Host) -> str:
     """One line that goes with every table and figure."""
+    if simulated(machine):
+        return str(machine.emulation)
     return (
         f"{machine.cpu_model}, {plural(machine.cpus, 'CPU')}, {machine.emulation or 'bare metal'}"
     )
 
 
 def same_host(one: Host, other: Host) -> bool:
-    """The same but for emulation, and for a little memory: kernels leave more or less of it."""
+    """The same but for emulation, and for a little memory: kernels leave more or less of it. What is
+    simulated stands by itself."""
     memory, others = one.memory_mib or 0, other.memory_mib or 0
-    return abs(memory - others) <= 0.02 * memory and all(
-        getattr(one, name) == getattr(other, name)
-        for name in ("cpu_model", "cpus", "system", "topology")
-    )
+    alike = [(m.cpu_model, m.cpus, m.system, m.topology, simulated(m)) for m in (one, other)]
+    return abs(memory - others) <= 0.02 * memory and alike[0] == alike[1]
 
 
 def hosts(results: Results) -> list[list[Host]]:
     """The machines by the host that they are on, in the order of the file."""
-    found: list[list[Host]] = []
+    found: dict[str, list[Host]] = {}
     for machine in results.machines:
-        for machines in found:
-            if same_host(machines[0], machine):
-                machines.append(machine)
-                break
-        else:
-            found.append([machine])
-    return found
+        first = next(other for other in results.machines if same_host(other, machine))
+        found.setdefault(first.id, []).append(machine)
+    return list(found.values())
 
 
 def same_machine(results: Results, key: str) -> Host:
     """The first machine that is the same as the one with this id."""
     machine = results.machine(key)
-    return next(
-        other
-        for other in results.machines
-        if same_host(other, machine) and other.emulation == machine.emulation
-    )
+    alike = (other for other in results.machines if same_host(other, machine))
+    return next(other for other in alike if other.emulation == machine.emulation)
 
 
 def rank_name(rank: str) -> str:
@@ -67,10 +66,7 @@ def rank_name(rank: str) -> str:
 
 def ordered_kernels(results: Results) -> list[Kernel]:
     """Stock, patched, mainline, then the others."""
-    order = ["stock", "patched", "mainline"]
-    return sorted(
-        results.kernels, key=lambda k: order.index(k.name) if k.name in order else len(order)
-    )
+    return sorted(results.kernels, key=lambda k: [*DEFAULT_SCOPES, k.name].index(k.name))
 
 
 def kernel_label(results: Results, key: str) -> str:

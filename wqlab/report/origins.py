@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from wqlab.ground.text import plural
 from wqlab.guests.scenario import SCOPES
-from wqlab.report.labels import kernel_label, machine_line, ordered_kernels
+from wqlab.report.labels import kernel_label, machine_line, ordered_kernels, simulated
 from wqlab.report.tables import Cell, Table, cells
 from wqlab.results.model import Build, Host, Results
 from wqlab.results.module import words
@@ -90,12 +90,7 @@ def lost_table(results: Results) -> Table | None:
 def kernels_table(results: Results) -> Table:
     """Release, base and patches of each kernel."""
     rows = [
-        cells(
-            kernel_label(results, k.id),
-            k.release,
-            recorded(k.base),
-            recorded(k.patches),
-        )
+        cells(kernel_label(results, k.id), k.release, recorded(k.base), recorded(k.patches))
         for k in ordered_kernels(results)
     ]
     columns = ["kernel", "release", "base", "patches of the series"]
@@ -132,16 +127,19 @@ def qemu_table(results: Results) -> Table | None:
     return Table("QEMU's command line", columns, rows, words=3) if rows else None
 
 
-def loads(machines: Sequence[Host]) -> str:
-    """Load averages when measuring began."""
-    found = sorted({machine.load for machine in machines if machine.load is not None})
-    return ", ".join(f"{load:g}" for load in found) or recorded(None)
-
-
 def machine_facts(machines: Sequence[Host]) -> dict[str, str]:
     """One host, and what was measured on it."""
     one = machines[0]
+    if simulated(one):
+        return {
+            "CPU": f"simulated, on {one.cpu_model}, {plural(one.cpus, 'CPU')}",
+            "system": recorded(one.system),
+            "host kernel": recorded(one.kernel),
+            "machines": "; ".join(str(machine.emulation) for machine in machines),
+        }
     emulated = all((machine.emulation or "").startswith("QEMU") for machine in machines)
+    known = sorted({machine.load for machine in machines if machine.load is not None})
+    loads = ", ".join(f"{load:g}" for load in known)
     memory = None if one.memory_mib is None else f"{one.memory_mib:,} MiB"
     return {
         "CPU": f"{one.cpu_model}, {plural(one.cpus, 'CPU')}",
@@ -151,7 +149,7 @@ def machine_facts(machines: Sequence[Host]) -> dict[str, str]:
         "host kernel" if emulated else "kernel": recorded(one.kernel),
         "microcode": recorded(one.microcode),
         "frequency governor": recorded(one.governor),
-        "load when measuring began": loads(machines),
+        "load when measuring began": loads or recorded(None),
         "measured": "; ".join(
             f"in {machine.emulation}" if machine.emulation else "on bare metal"
             for machine in machines

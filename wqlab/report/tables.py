@@ -6,19 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wqlab.ground.stats import Spread
-from wqlab.report.compare import CHANCE, Better, Comparable, Compared, Panel, compare, panels
-from wqlab.report.labels import (
-    DEFAULT_SCOPES,
-    LOCKS,
-    RANKS,
-    TIMES,
-    hosts,
-    machine_line,
-    rank_name,
-)
+from wqlab.report.compare import CHANCE, Better, Comparable, Compared, Panel, compare
+from wqlab.report.labels import DEFAULT_SCOPES, LOCKS, RANKS, TIMES, rank_name
 from wqlab.report.varied import Sweep
 from wqlab.results.metrics import METRICS, Metric
-from wqlab.results.model import Results, Section
 
 
 @dataclass(frozen=True)
@@ -28,6 +19,7 @@ class Cell:
     text: str
     claim: bool = False
     better: Better = ""
+    link: str = ""  # in the page, to what is called so
 
 
 @dataclass(frozen=True)
@@ -40,6 +32,7 @@ class Table:
     note: str = ""
     words: int = 2  # leading columns that hold words, not figures
     short: bool = False  # for the terminal too
+    name: str = ""  # that rows link to
 
     def left(self, column: int) -> bool:
         """Read down its left side: words and ratios are, figures are not."""
@@ -122,10 +115,9 @@ def kernel_table(
     columns += [f"to {panel.label(old)}" for old in olds]
     rows = []
     for group in panel.groups if groups is None else groups:
-        name = group  # on the first row only
         for kernel in panel.by_kernel:
-            row = cells(name, panel.label(kernel))
-            name = ""
+            first = kernel == next(iter(panel.by_kernel))
+            row = cells(group if first else "", panel.label(kernel))
             values = [panel.figures(kernel, group, metric) for metric in metrics]
             if any(values):
                 row += cells(len(next(filter(None, values))), *map(spread, values))
@@ -137,13 +129,20 @@ def kernel_table(
                 row += cells(0, f"no such {of}" if panel.lacks(kernel, group) else "not measured")
                 row += cells(*[""] * (len(columns) - len(row)))
             rows.append(row)
-    return Table(title, columns, rows, panel.about, short=short)
+    name = panel.name(ratio, panel.title) if ratio else ""
+    return Table(title, columns, rows, panel.about, short=short, name=name)
+
+
+def ratio_table(
+    panel: Comparable, what: str, metric: str, of: str = "scope", short: bool = True
+) -> Table:
+    """One metric, with its ratios."""
+    return kernel_table(panel, f"{panel.title}: {what}", [metric], metric, of=of, short=short)
 
 
 def throughput_table(panel: Panel) -> Table:
     """Items/s by scope and kernel."""
-    metric = "items_per_sec"
-    return kernel_table(panel, f"{panel.title}: throughput", [metric], metric, short=True)
+    return ratio_table(panel, "throughput", "items_per_sec")
 
 
 def latency_table(panel: Panel) -> Table:
@@ -157,10 +156,9 @@ def latency_table(panel: Panel) -> Table:
 def time_tables(panel: Panel) -> list[Table]:
     """Each percentile of each time, with its ratios."""
     return [
-        kernel_table(panel, f"{panel.title}: {what}, {rank_name(rank)}", [metric], metric)
+        ratio_table(panel, f"{what}, {rank_name(rank)}", f"{time}_{rank}_ns", short=False)
         for time, what in TIMES.items()
         for rank in RANKS
-        for metric in [f"{time}_{rank}_ns"]
     ]
 
 
@@ -190,22 +188,16 @@ def costs_table(panel: Panel) -> Table | None:
 
 def lock_tables(panel: Panel) -> list[Table]:
     """What lock statistics say of pool->lock, per item."""
+    labels = {key: f"{METRICS[key].label}, {METRICS[key].unit}" for key in LOCKS}
     return [
-        kernel_table(
-            panel,
-            f"{panel.title}: {METRICS[metric].label}, {METRICS[metric].unit}",
-            [metric],
-            metric,
-            short=metric != "lock_wait_ns",
-        )
-        for metric in LOCKS
+        ratio_table(panel, label, key, short=key != "lock_wait_ns") for key, label in labels.items()
     ]
 
 
 def instruction_table(panel: Panel) -> Table:
     """Instructions per item."""
-    title = f"{panel.title}: instructions from queueing an item to its completion"
-    return kernel_table(panel, title, ["instructions"], "instructions", short=True)
+    what = "instructions from queueing an item to its completion"
+    return ratio_table(panel, what, "instructions")
 
 
 def sweep_table(sweep: Sweep, scope: str) -> Table:
@@ -230,13 +222,13 @@ def sweep_table(sweep: Sweep, scope: str) -> Table:
 
 
 def ratio_row(
-    panel: Panel, metric: str, new: tuple[str, str], old: tuple[str, str]
+    panel: Comparable, metric: str, new: tuple[str, str], old: tuple[str, str]
 ) -> list[Cell] | None:
     """The medians of two kernels, each in a scope, how many boots of each, and the ratio."""
     named = [
         (panel.label(kernel), panel.figures(kernel, scope, metric)) for kernel, scope in (new, old)
     ]
-    compared = compare(METRICS[metric], *named)
+    compared = compare(panel.metrics[metric], *named)
     if not compared:
         return None
     medians = " / ".join(figure(Spread.of(values).median) for _, values in named)
@@ -269,52 +261,6 @@ def shard_table(panel: Panel) -> Table | None:
     title = f"{panel.title}: throughput of cache_shard to that of cache"
     columns = ["", "medians", "n", "ratio"]
     return Table(title, columns, rows, panel.about, words=1, short=True) if rows else None
-
-
-def _glance_rows(panel: Panel, metrics: Sequence[str]) -> list[list[Cell]]:
-    rows = []
-    for metric in metrics:
-        title = f"{panel.mode}: {short_label(METRICS[metric])}"
-        for new, old in default_pairs(panel):
-            if not {new[1], old[1]} <= set(panel.scopes):  # where one was enough
-                new, old = (new[0], panel.scopes[0]), (old[0], panel.scopes[0])
-            row = ratio_row(panel, metric, new, old)
-            if row:
-                what = " to ".join(f"{panel.label(key)} ({scope})" for key, scope in (new, old))
-                rows.append([*cells(title, what), *row])
-                title = ""
-    return rows
-
-
-GLANCE: dict[Section, tuple[str, ...]] = {
-    "locks": ("lock_contentions", "lock_hold_ns"),
-    "icount": ("instructions",),
-    "time": ("items_per_sec", "queue_p50_ns", "queue_p95_ns", "start_p95_ns"),
-    "local": (),  # cache_shard against cache
-}
-
-
-def glance(results: Results) -> list[Table]:
-    """What a reader in a hurry wants: kernels in their default scopes, by host."""
-    tables = []
-    for machines in hosts(results):
-        rows: list[list[Cell]] = []
-        serial = [
-            panel
-            for section in GLANCE
-            for panel in panels(results, section)
-            if panel.machine in machines and panel.mode == "serial"
-        ]
-        for panel in serial:
-            if panel.section != "local":
-                rows += _glance_rows(panel, GLANCE[panel.section])
-            elif shards := shard_table(panel):
-                rows += [[Cell("serial: items/s"), *row] for row in shards.rows]
-        if rows:
-            title = "; ".join(machine_line(machine) for machine in machines)
-            columns = ["figure", "compared", "medians", "n", "ratio"]
-            tables.append(Table(title, columns, rows))
-    return tables
 
 
 # --- the rest ----------------------------------------------------------------------------

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results as text, for the terminal."""
 
+from collections.abc import Iterator
+
 from wqlab.ground.stats import ENOUGH
 from wqlab.ground.text import plural
 from wqlab.ground.text import table as aligned
-from wqlab.report import origins, tables
-from wqlab.report.compare import counted_panels, panels
-from wqlab.report.counts import COUNTED, detail_tables, figure_tables, loads_table
+from wqlab.report import origins
+from wqlab.report.chapters import Chapter, chapters
+from wqlab.report.compare import panels
 from wqlab.report.labels import hosts, kernel_label, ordered_kernels
 from wqlab.report.origins import recorded
 from wqlab.report.tables import Table
-from wqlab.report.varied import sweeps
 from wqlab.results.model import Results
 
 
@@ -53,37 +54,27 @@ def not_alternated(results: Results) -> bool:
     return any(len(panel.by_kernel) > 1 for panel in panels(results, "local"))
 
 
+def blocks(chapter: Chapter, full: bool) -> Iterator[list[str]]:
+    """Its tables, of which a full report has all, and its lines."""
+    for part in chapter.parts:
+        if isinstance(part, Chapter):
+            yield from blocks(part, full)
+        elif isinstance(part, Table) and (full or part.short):
+            yield render(part)
+        elif isinstance(part, str):
+            yield [part]
+
+
 def text(results: Results, full: bool = False) -> str:
     """The report for a terminal; the full one has every percentile."""
-    blocks: list[list[str]] = [source_lines(results)]
-
-    def add(*made: Table | None) -> None:
-        blocks.extend(render(table) for table in made if table and (full or table.short))
-
-    add(origins.builds_table(results), origins.qemu_table(results), origins.lost_table(results))
-    if results.notes:
-        blocks.append(["notes:", *(f"  {note}" for note in results.notes)])
-    for panel in panels(results, "locks"):
-        add(*tables.lock_tables(panel))
-    for panel in panels(results, "icount"):
-        add(tables.instruction_table(panel))
-    for panel in panels(results, "time", "local"):
-        add(
-            tables.throughput_table(panel),
-            tables.shard_table(panel),
-            tables.running_table(panel),
-            tables.latency_table(panel),
-        )
-        if full:
-            add(*tables.time_tables(panel), tables.kworkers_table(panel), tables.costs_table(panel))
-        blocks.append(tables.claim_lines(panel))
-    for sweep in sweeps(results):
-        add(*(tables.sweep_table(sweep, scope) for scope in sweep.scopes))
-    for counted in counted_panels(results, *COUNTED):
-        add(loads_table(counted), *figure_tables(counted), *detail_tables(counted))
-    add(*origins.perf_tables(results), *origins.layout_tables(results))
-    blocks.append(READING + NOT_ALTERNATED if not_alternated(results) else READING)
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    lost, notes = origins.lost_table(results), [f"  {note}" for note in results.notes]
+    found = [source_lines(results), render(lost) if lost else [], notes and ["notes:", *notes]]
+    for table in (origins.builds_table(results), origins.qemu_table(results)) if full else ():
+        found[1:1] = [render(table)] if table else []
+    for chapter in chapters(results):
+        found += blocks(chapter, full)
+    found.append(READING + NOT_ALTERNATED if not_alternated(results) else READING)
+    return "\n\n".join("\n".join(block) for block in found if block) + "\n"
 
 
 READING = [

@@ -2,7 +2,7 @@
 """What was measured with several values of one number: shard sizes, CPUs, max_active."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -82,7 +82,7 @@ def sweeps(results: Results) -> list[Sweep]:
 
 
 # Numbers that a load is made with, and how the axis is called that they are on
-OVER = {"threads": "CPUs, with a producer each", "max_active": "max_active (items, log)"}
+OVER = {"threads": "CPUs, with a producer each (log)", "max_active": "max_active (items, log)"}
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,19 @@ class Scaling(Series[Counted]):
         return _whole(self.first, self.over)
 
     @property
+    def machine(self) -> Host:
+        """That which the others are parts of."""
+        whole = self.first.machine
+        return replace(
+            whole, emulation=re.sub(r"-cores-\d+(?= )", "", whole.emulation or "") or None
+        )
+
+    @property
     def about(self) -> str:
         """What a caption says."""
         run = self.first.boots[0].runs[0]
         same = {key: value for key, value in run.items() if key not in (self.over, "scopes")}
-        return f"{self.first.n} and point; {words(same)}; simulated"
+        return f"{self.first.n} and point; {words(same)}"
 
     def figures(self, kernel: str, scope: str, metric: str) -> dict[int, list[float]]:
         """By the number."""
