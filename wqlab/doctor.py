@@ -52,6 +52,7 @@ WITHOUT = {
     "rpc.nfsd": "that on NFS is not run here",
     "mount.nfs4": "that on NFS is not run here",
     "makedumpfile": "no dumps of kdump are read",
+    "dkms": "the module is not tried with it",
     "pahole": "the module is not tried on Debian's own kernel",
     "bpftrace": "waits for locks are not counted by BPF in a guest",
     **dict.fromkeys(("dh", "rsync", "cpio", "depmod"), "the kernel is not made into a package"),
