@@ -217,8 +217,7 @@ def test_unpacked_source_is_copied(project: Project, source: Path, enclosed: boo
     assert (dest / NEW_FILE).exists()
 
 
-# Broken on purpose: patterns for other folders than the top one; the tarball as it is for KSRC; no
-# --strip-components.
+# Broken on purpose: no --strip-components; the name with .tar in DEST.
 @pytest.mark.parametrize("packed", ["tar", "tar.gz", "tar.xz"])
 def test_tarball(project: Project, source: Path, packed: str) -> None:
     tarball = project.tmp / f"{source.name}.{packed}"

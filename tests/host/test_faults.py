@@ -102,7 +102,7 @@ def test_apply_without_room_to_try(project: Project) -> None:
         one_line(done, "/nowhere: name another directory, TMPDIR=")
 
 
-# Broken on purpose: modes kept, ownership kept.
+# Broken on purpose: modes kept; and where what was copied is removed.
 def test_apply_of_a_source_that_cannot_be_written(project: Project) -> None:
     ksrc = sources(project)["unpacked"]
     subprocess.run(["chmod", "-R", "a-w", ksrc], check=True)
@@ -114,10 +114,10 @@ def test_apply_of_a_source_that_cannot_be_written(project: Project) -> None:
     done = run(project, *nobody, project.top / "scripts/apply", ksrc, dest)
     assert done.returncode == 0, done.stderr
     assert project.git(dest, "status", "--porcelain") == "" and (dest / NEW_FILE).exists()
-    path = project.shim("git", '[[ " $* " != *" am -q "* ]] || exit 1; exec "$REAL" "$@"')
+    path = project.shim("cp", '"$REAL" "$@"; [[ $1 != -a ]] || { echo "cp: halfway"; exit 1; }')
     apply = project.top / "scripts/apply"
     done = run(project, *nobody, apply, ksrc, project.tmp / "other", PATH=path)
-    one_line(done, "git am failed")
+    one_line(done, "cp: halfway")
     assert not (project.tmp / "other").exists()
 
 
