@@ -323,8 +323,9 @@ am() {
 
 	subject=$(git -C "$tree" am --show-current-patch=raw 2>/dev/null | subjects) || :
 	git -C "$tree" am --abort &>/dev/null || :
+	[[ -z $subject ]] || subject=" at '$subject'"
 	# shellcheck disable=SC2034
-	AM_ERROR="git am failed${subject:+ at '$subject'}: $(head -n 1 <<<"$log")"
+	AM_ERROR="git am failed$subject: $(head -n 1 <<<"$log")"
 	return 1
 }
 

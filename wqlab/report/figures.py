@@ -66,10 +66,7 @@ def latency(panel: Panel, name: str) -> canvas.Drawing:
         for axes in grid[1]:
             axes.set_xlabel("percentile")
         figure.legend(
-            handles=canvas.keys(kernels),
-            loc="upper right",
-            ncols=len(kernels),
-            fontsize=8.5,
+            handles=canvas.keys(kernels), loc="upper right", ncols=len(kernels), fontsize=8.5
         )
 
     def of_scopes(figure: Figure) -> None:

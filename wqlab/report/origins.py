@@ -90,12 +90,7 @@ def lost_table(results: Results) -> Table | None:
 def kernels_table(results: Results) -> Table:
     """Release, base and patches of each kernel."""
     rows = [
-        cells(
-            kernel_label(results, k.id),
-            k.release,
-            recorded(k.base),
-            recorded(k.patches),
-        )
+        cells(kernel_label(results, k.id), k.release, recorded(k.base), recorded(k.patches))
         for k in ordered_kernels(results)
     ]
     columns = ["kernel", "release", "base", "patches of the series"]
