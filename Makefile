@@ -27,13 +27,18 @@
 # MACHINE=NAME for sim: a file of machines/ (grace-72)
 # SLICE=NAME   for test and test-full: which slice; none leaves it out of test
 # SIZES=1,2,4  for local, bench and sim: shard sizes to measure
+#
+# Whatever fails, make itself ends with 2 and prints the status as "Error 1": 1 failed, 2 wrong
+# usage, 77 skipped.
 
 FILES ?= $(wildcard build/bench.json local/*.json)
 
-base = $(if $(BASE),--base '$(BASE)')
-source = $(base) $(if $(KSRC),--ksrc '$(KSRC)')
-sizes = $(if $(SIZES),--sizes '$(SIZES)')
-quick = $(if $(QUICK),--quick)
+# option NAME,VALUE: as a shell takes it, whatever is in it; nothing without a value
+option = $(if $(2),--$(1) '$(subst ','\'',$(2))')
+base = $(call option,base,$(BASE))
+source = $(base) $(call option,ksrc,$(KSRC))
+sizes = $(call option,sizes,$(SIZES))
+quick = $(if $(filter-out 0,$(QUICK)),--quick)
 
 .PHONY: help local bench sim audit report doctor test test-quick test-full check each tree refresh clean
 
@@ -41,10 +46,10 @@ help:
 	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
 
 local:
-	@scripts/wqlab local $(quick) $(sizes) $(if $(WATCH),--watch '$(WATCH)')
+	@scripts/wqlab local $(quick) $(sizes) $(call option,watch,$(WATCH))
 
 sim:
-	@scripts/wqlab sim $(source) $(sizes) $(if $(MACHINE),--machine '$(MACHINE)')
+	@scripts/wqlab sim $(source) $(sizes) $(call option,machine,$(MACHINE))
 
 audit:
 	@scripts/audit $(source)
@@ -53,7 +58,7 @@ bench:
 	@scripts/wqlab bench $(source) $(quick) $(sizes)
 
 report:
-	@scripts/wqlab report $(FILES)
+	@scripts/wqlab report $(subst ',\',$(FILES))
 
 doctor:
 	@scripts/wqlab doctor

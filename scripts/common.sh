@@ -11,7 +11,11 @@ set -euo pipefail
 export LC_ALL=C
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/unbound-workqueue
+# cron and systemd may set none
+export HOME=${HOME:-~}
+# one that is relative is none
+[[ ${XDG_CACHE_HOME:-} == /* ]] || export XDG_CACHE_HOME=$HOME/.cache
+CACHE=$XDG_CACHE_HOME/unbound-workqueue
 # shellcheck disable=SC2034  # used by the scripts
 readonly ROOT CACHE
 
@@ -37,24 +41,30 @@ usage() {
 	sed -n '/^# Usage:/,/^$/s/^# \{0,1\}//p' "$0"
 }
 
-# options VALUED FLAGS WORD...: sets the variable NAME to VALUE for each `--NAME VALUE`, and to
-# true for each `--NAME`, as the script knows them, and WORDS to the words that are left.
+# options VALUED FLAGS WORD...: sets the variable NAME to VALUE for each `--NAME VALUE` or
+# `--NAME=VALUE`, and to true for each `--NAME`, as the script knows them, and WORDS to the words
+# that are left, which are all behind a `--`.
 options() {
 	local valued=$1 flags=$2 name
 	shift 2
 
 	WORDS=()
 	while (($#)); do
-		name=${1#--}
-		if [[ $1 == -h || $1 == --help ]]; then
+		name=${1#--} name=${name%%[= ]*}
+		if [[ $1 == -- ]]; then
+			WORDS+=("${@:2}")
+			return
+		elif [[ $1 == -h || $1 == --help ]]; then
 			usage
 			exit 0
 		elif [[ $1 != -* ]]; then
 			WORDS+=("$1")
-		elif [[ $1 == --?* && " $flags " == *" $name "* ]]; then
+		elif [[ $1 == "--$name" && " $flags " == *" $name "* ]]; then
 			printf -v "$name" true
-		elif [[ $1 == --?* && " $valued " == *" $name "* ]]; then
-			[[ -n ${2:-} ]] || wrong "$1 needs a value"
+		elif [[ $1 == "--$name="?* && " $valued " == *" $name "* ]]; then
+			printf -v "$name" %s "${1#*=}"
+		elif [[ ($1 == "--$name" || $1 == "--$name=") && " $valued " == *" $name "* ]]; then
+			[[ $1 != *= && -n ${2:-} ]] || wrong "--$name needs a value"
 			printf -v "$name" %s "$2"
 			shift
 		else
@@ -111,8 +121,9 @@ timed() {
 lock() {
 	local fd
 
-	mkdir -p "$CACHE"
-	exec {fd}>"$CACHE/$1.lock"
+	if ! mkdir -p "$CACHE" 2>/dev/null || ! { exec {fd}>"$CACHE/$1.lock"; } 2>/dev/null; then
+		die "nothing can be written to the cache, $CACHE: set XDG_CACHE_HOME to where it can"
+	fi
 	if ! flock -n "$fd"; then
 		say "waiting for another run that holds $CACHE/$1.lock"
 		flock -w 1800 "$fd" ||
@@ -312,7 +323,21 @@ am() {
 
 	subject=$(git -C "$tree" am --show-current-patch=raw 2>/dev/null | subjects) || :
 	git -C "$tree" am --abort &>/dev/null || :
+	[[ -z $subject ]] || subject=" at '$subject'"
 	# shellcheck disable=SC2034
-	AM_ERROR="git am failed at '$subject': $(head -n 1 <<<"$log")"
+	AM_ERROR="git am failed$subject: $(head -n 1 <<<"$log")"
 	return 1
+}
+
+# python_program NAME WORD...: becomes the program NAME, a Python package in ROOT. Once its options
+# are found to be right, scripts/setup installs what it needs.
+python_program() {
+	local python
+
+	python=$(find_python)
+	# what root leaves under sudo, its caller could not remove
+	[[ -z ${SUDO_UID:-} ]] || export PYTHONDONTWRITEBYTECODE=1
+	# files are UTF-8 whatever the locale; -P: nothing is taken from the folder that this is called in
+	export PYTHONPATH=$ROOT PYTHONUTF8=1 WQ_SETUP=$ROOT/scripts/setup
+	exec "$python" -P -m "$@"
 }

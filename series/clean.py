@@ -6,6 +6,7 @@ own, and what scripts/apply made. The cache and local/ stay. An error removes no
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from series.worktree import AGREED, SeriesTree
 from wqlab.ground.files import remove
@@ -35,9 +36,9 @@ def kept() -> Iterator[Path]:
             say(f"kept: {path.relative_to(BUILD.parent)}, which has work of its own")
             yield path
     for path in below(BUILD / "apply"):
-        how = f"git -C {path} worktree remove" if (path / ".git").is_file() else "rm -r"
-        shown = path.relative_to(BUILD.parent)
-        say(f"kept: {shown}, which scripts/apply made for you; to remove it: {how} {path}")
+        shown, where = path.relative_to(BUILD.parent), quote(str(path))
+        how = f"git -C {where} worktree remove" if (path / ".git").is_file() else "rm -r"
+        say(f"kept: {shown}, which scripts/apply made for you; to remove it: {how} {where}")
         yield path
 
 

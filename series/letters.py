@@ -23,7 +23,7 @@ from pathlib import Path
 from series.parts import parts_of
 from series.tree import default_tree, make_tree
 from series.worktree import SeriesTree, place
-from wqlab.ground.files import remove
+from wqlab.ground.files import fresh, remove
 from wqlab.ground.git import git, own_index
 from wqlab.ground.places import BUILD, ROOT
 from wqlab.ground.problem import OK, Problem
@@ -156,16 +156,11 @@ def write_letters(letters: list[Letter], base: Base, tree: SeriesTree, out: Path
             f"{tree} has other patches than patches/{base.name}: make refresh BASE={base.name} "
             "writes those"
         )
-    part = out.with_name(f"{out.name}.part")
-    remove(part)
-    part.mkdir(parents=True)
-    try:
+    with fresh(out.with_name(f"{out.name}.part")) as part:
         for letter in letters:
             write_letter(letter, base, tree, commits, part)
         remove(out)
         part.rename(out)
-    finally:
-        remove(part)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -52,10 +52,13 @@ WITHOUT = {
     "rpc.nfsd": "that on NFS is not run here",
     "mount.nfs4": "that on NFS is not run here",
     "makedumpfile": "no dumps of kdump are read",
+    "dkms": "the module is not tried with it",
     "pahole": "the module is not tried on Debian's own kernel",
     "bpftrace": "waits for locks are not counted by BPF in a guest",
     **dict.fromkeys(("dh", "rsync", "cpio", "depmod"), "the kernel is not made into a package"),
 }
+MODULES = Path("/proc/modules")  # is there where the running kernel can insert any
+NO_MODULES = "`wqlab local` works with --watch alone"
 MAIN = ("obtain", "build", "boot", "bench")  # what `make bench` takes
 WANTED = 15 << 30  # bytes that the cache takes when it has all
 LEAST = 3 << 30  # bytes for what comes on top of a cache that is in use
@@ -81,7 +84,9 @@ def programs() -> list[Finding]:
         # build-ARCH is for task build too
         mine = [row for row in lacking if task in [t.split("-")[0] for t in row[0].split(",")]]
         names = ", ".join(f"{need} ({package})" for _, need, package in mine)
-        if mine:
+        if task == "local" and not MODULES.exists():
+            found.append(Finding(task, "the running kernel has no modules", NO_MODULES))
+        elif mine:
             found.append(Finding(task, f"lacks {names}", prevented, task in MAIN))
         else:
             found.append(Finding(task, "all that it needs"))

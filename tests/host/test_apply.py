@@ -167,7 +167,8 @@ def test_applied_already(project: Project, ksrc: Path, source: Path, kind: str) 
     assert snapshot(tree) == before and not dest.exists()
 
 
-# Broken on purpose: only a whole series looked for; only the first patches looked for.
+# Broken on purpose: only a whole series looked for; only the first patches looked for; --rest takes
+# all of them, or is not needed.
 @pytest.mark.parametrize("there", [(1,), (1, 2), (1, 3)])
 def test_partly_applied_says_which(project: Project, ksrc: Path, there: tuple[int, ...]) -> None:
     patches = sorted(project.patches.glob("*.patch"))
@@ -186,8 +187,17 @@ def test_partly_applied_says_which(project: Project, ksrc: Path, there: tuple[in
     assert (done.returncode, done.stdout) == (1, "")
     names = " ".join(patches[n - 1].name for n in there)
     assert f"already: {names}\n" in done.stderr
-    assert f"{len(there)} of {len(patches)} patches" in done.stderr
+    assert f"{len(there)} of {len(patches)} patches" in done.stderr and "--rest" in done.stderr
     assert snapshot(ksrc) == before and not (project.tmp / "dest").exists()
+    done = project.run("apply", "--rest", "--check", ksrc)
+    assert done.returncode == 0 and done.stdout.endswith("\napplies\n")
+    done = project.run("apply", "--rest", ksrc, project.tmp / "dest")
+    assert done.returncode == 0, done.stderr
+    left = project.git(
+        project.tmp / "dest", "log", "--format=%s", f"{project.git(ksrc, 'rev-parse', 'HEAD')}.."
+    )
+    assert len(left.splitlines()) == len(patches) - len(there)
+    assert (project.tmp / "dest" / NEW_FILE).read_text() == "int a;\nint c;\n"
 
 
 # Broken on purpose: a directory inside a repository taken for the top of one.
@@ -207,13 +217,45 @@ def test_unpacked_source_is_copied(project: Project, source: Path, enclosed: boo
     assert (dest / NEW_FILE).exists()
 
 
-# Broken on purpose: no word about them.
+# Broken on purpose: no --strip-components; the name with .tar in DEST.
+@pytest.mark.parametrize("packed", ["tar", "tar.gz", "tar.xz"])
+def test_tarball(project: Project, source: Path, packed: str) -> None:
+    tarball = project.tmp / f"{source.name}.{packed}"
+    write(source / "drivers/kernel/workqueue.c", "another one\n")
+    subprocess.run(["tar", "-C", project.tmp, "-caf", tarball, source.name], check=True)
+    done = project.run("apply", "--check", tarball)
+    assert (done.returncode, done.stdout) == (0, "applies\n"), done.stderr
+    done = project.run("apply", tarball)
+    dest = project.top / "build/apply" / source.name
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+    assert subjects(project, dest)[0] == "workqueue: One"
+    project.git(dest, "checkout", "-q", "base")
+    shutil.rmtree(dest / ".git")
+    assert snapshot(dest) == snapshot(source)
+
+
+# Broken on purpose: `=` taken for part of the name; -- an option; what follows it one.
+def test_options_as_others_have_them(project: Project, ksrc: Path) -> None:
+    odd = ksrc.rename(project.tmp / '--it\'s "k"')
+    for words in (["--base=6.12", "--check", "--", odd.name], ["--check", "--base=6.12", odd]):
+        done = project.run("apply", *words)
+        assert (done.returncode, done.stdout) == (0, "applies\n"), done.stderr
+    done = project.run("apply", "--parts=1,1", "--series=nowhere", "--", odd.name, "a 'b'")
+    assert done.returncode == 1 and "there are no patches in nowhere" in done.stderr
+    dest = project.tmp / "a 'b'"
+    done = project.run("apply", "--", odd.name, dest.name)
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+
+
+# Broken on purpose: no word about them; with --check, none.
 def test_uncommitted_changes_stay_out(project: Project, ksrc: Path) -> None:
     misfit(ksrc)
     write(ksrc / "Kbuild", "staged\n")
     project.git(ksrc, "add", "Kbuild")
     before = state(project, ksrc)
     dest = project.tmp / "dest"
+    done = project.run("apply", "--check", ksrc)
+    assert done.stdout == "applies\n" and "uncommitted changes" in done.stderr
     done = project.run("apply", ksrc, dest)
     assert done.returncode == 0, done.stderr
     assert "uncommitted changes" in done.stderr
@@ -306,7 +348,9 @@ def test_interrupt_leaves_no_trace(project: Project, ksrc: Path, sig: signal.Sig
     ("args", "message"),
     [
         (["nowhere"], "does not exist"),
-        (["file"], "is not a directory"),
+        (["file"], "could not be read as a tarball"),
+        (["cut.tar.gz"], "could not be read as a tarball"),
+        (["other.tar"], "is not a kernel source"),
         (["empty"], "is not a kernel source"),
         (["ksrc/kernel"], "is not a kernel source"),
         (["unborn"], "without a commit"),
@@ -318,8 +362,12 @@ def test_interrupt_leaves_no_trace(project: Project, ksrc: Path, sig: signal.Sig
 def test_errors_are_one_clear_line(
     project: Project, ksrc: Path, args: list[str], message: str
 ) -> None:
-    write(project.tmp / "file", "")
+    write(project.tmp / "file", "no archive\n" * 1000)
     (project.tmp / "empty").mkdir()
+    whole, tar = project.tmp / "whole.tar.gz", ["tar", "-C", project.tmp]
+    subprocess.run([*tar, "-czf", whole, "ksrc"], check=True)
+    (project.tmp / "cut.tar.gz").write_bytes(whole.read_bytes()[:500])
+    subprocess.run([*tar, "-cf", project.tmp / "other.tar", "empty"], check=True)
     project.git(project.tmp, "init", "-q", "unborn")
     before = snapshot(ksrc)
     done = project.run("apply", *args)
@@ -337,6 +385,9 @@ def test_errors_are_one_clear_line(
         *((s, ["-x"], "no option -x") for s in SCRIPTS),
         *((s, ["a", "b", "c"], "error: ") for s in SCRIPTS),
         ("apply", ["--base"], "--base needs a value"),
+        ("apply", ["--base=", "ksrc"], "--base needs a value"),
+        ("apply", ["--check=yes", "ksrc"], "no option --check=yes"),
+        ("apply", ["--base parts", "ksrc"], "no option --base parts"),
         ("apply", ["--base", "5.4", "ksrc"], "the bases are: 6.12 6.18 7.3"),
         ("apply", ["ksrc", "--series"], "--series needs a value"),
         ("apply", ["ksrc", "--parts"], "--parts needs a value"),

@@ -2,7 +2,7 @@
 """wqlab doctor, and scripts/wqlab, through which it runs.
 
 Seen failing: with an essential need that does not count, an optional one that does, a full disk
-that does not, a source that apt does not know taken for one that it does, scripts/setup run ahead
+that does not, headers to be installed for a kernel without modules, a source that apt does not know taken for one that it does, scripts/setup run ahead
 of the options, and a command that goes on with another Python than that of the environment.
 """
 
@@ -35,6 +35,7 @@ def project(tmp_path: Path) -> Project:
     for version in ("6.12.99-1", "6.12.117-1", "7.3.4-1"):
         (cache / "base" / version).mkdir(parents=True)
     need_space(project, 0)
+    look_for_modules(project, "/proc")
     return project
 
 
@@ -43,6 +44,14 @@ def need_space(project: Project, size: int) -> None:
     program = project.top / "wqlab/doctor.py"
     program.write_text(
         re.sub("^LEAST = .*", f"LEAST = {size}", program.read_text(), flags=re.MULTILINE)
+    )
+
+
+def look_for_modules(project: Project, path: str) -> None:
+    """Have doctor take the kernel for one with modules if this path is there."""
+    program = project.top / "wqlab/doctor.py"
+    program.write_text(
+        re.sub("^(MODULES = Path)\\S+", rf'\1("{path}")', program.read_text(), flags=re.MULTILINE)
     )
 
 
@@ -72,6 +81,13 @@ def test_what_is_missing_and_what_that_prevents(project: Project, task: str) -> 
     status, found = doctor(project)
     assert found[task] == f"lacks no-such (f); {TASKS[task]}"
     assert status == (0 if task in ("sim", "test", "audit", "load", "local") else 1)
+
+
+def test_kernel_without_modules(project: Project) -> None:
+    look_for_modules(project, "/nowhere")
+    write(project.top / "packages", f"{HERE}/nowhere/headers local d f s a\n")
+    said = "the running kernel has no modules; `wqlab local` works with --watch alone"
+    assert doctor(project)[1]["local"] == said
 
 
 def test_what_can_be_done_without(project: Project) -> None:

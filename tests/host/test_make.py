@@ -2,8 +2,9 @@
 """make: what each target runs, and what `make clean` leaves.
 
 Seen failing: with ARCH exported as x86_64, with KSRC not given to one of the targets, with a
-value that is not quoted, with a target that is not in the help; and make clean: with `rm -rf
-build`, with has_work, a stash or another branch not looked at, and with build/apply removed.
+value that is not quoted or whose quotes are not, with QUICK=0 as QUICK=1, with a target that is not in the help; and make clean: with `rm -rf
+build`, with has_work, a stash or another branch not looked at, with build/apply removed and
+a path that is not quoted.
 """
 
 import os
@@ -46,8 +47,8 @@ def calls(project: Project, *words: str) -> list[str]:
 
 @pytest.mark.parametrize("target", BUILDING)
 def test_all_that_builds_takes_a_source_of_yours(project: Project, target: str) -> None:
-    words = calls(project, target, "KSRC=/k/my tree", "BASE=7.3")
-    assert words[words.index("--ksrc") + 1] == "/k/my tree"
+    words = calls(project, target, """KSRC=/k/it's my "tree", `a`;#b""", "BASE=7.3")
+    assert words[words.index("--ksrc") + 1] == """/k/it's my "tree", `a`;#b"""
     assert words[words.index("--base") + 1] == "7.3"
     assert not {"--ksrc", "--base"} & set(calls(project, target))
 
@@ -68,7 +69,12 @@ def test_architecture_is_the_machines(project: Project, target: str) -> None:
         (["test-quick"], ["pytest", "--tier", "quick"]),
         (["test-full"], ["pytest", "--tier", "full"]),
         (["each"], ["pytest", "tests/patches", "--tier", "full"]),
-        (["report", "FILES=a.json b.json"], ["wqlab", "report", "a.json", "b.json"]),
+        (["report", "FILES=a.json it's.json"], ["wqlab", "report", "a.json", "it's.json"]),
+        (["local", "QUICK=0", "WATCH="], ["wqlab", "local"]),
+        (
+            ["sim", "MACHINE=it's", "SIZES=1'2"],
+            ["wqlab", "sim", "--sizes", "1'2", "--machine", "it's"],
+        ),
         (["doctor"], ["wqlab", "doctor"]),
         (["tree", "BASE=7.3"], ["series", "tree", "--base", "7.3"]),
         (["refresh", "BASE=7.3"], ["series", "refresh", "--base", "7.3"]),
@@ -143,14 +149,14 @@ def test_clean_keeps_work(project: Project, work: str) -> None:
 
 @pytest.mark.parametrize("kind", ["git", "unpacked"])
 def test_clean_keeps_what_apply_made(project: Project, kind: str) -> None:
-    ksrc = project.tmp / "ksrc"
+    ksrc = project.tmp / "it's a tree"
     project.git(project.tmp, "clone", "-q", project.base, ksrc)
     if kind == "unpacked":
         subprocess.run(["rm", "-rf", ksrc / ".git"], check=True)
     assert project.run("apply", ksrc).returncode == 0
     done = make(project, "clean")
-    dest = project.top / "build/apply/ksrc"
-    assert (dest / "Kbuild").exists() and "kept: build/apply/ksrc" in done.stderr
+    dest = project.top / "build/apply" / ksrc.name
+    assert (dest / "Kbuild").exists() and f"kept: build/apply/{ksrc.name}," in done.stderr
     command = done.stderr.rpartition("to remove it: ")[2]
     subprocess.run(command, shell=True, check=True, env=project.env())
     assert not dest.exists()

@@ -5,8 +5,10 @@ Seen failing: with what the comment above each test names.
 """
 
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,42 @@ def test_obtain_makes_one_commit(project: Project, path: str) -> None:
     assert project.series("obtain", "--base", BASE, PATH=path).returncode == 0
     assert project.git(repo, "rev-parse", "base") == first
     assert [item.name for item in repo.parent.iterdir()] == [repo.name]
+
+
+# Broken on purpose: what was downloaded so far left, as it was before `finally`.
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_obtain_that_is_interrupted(project: Project, path: str, sig: signal.Signals) -> None:
+    make_deb(project, "6.12.117-1")
+    slow = project.tmp / "slow"
+    project.shim(
+        "apt-get",
+        f"[[ $1 != download ]] || {{ echo half >half.deb; touch {slow}; exec sleep 60; }}",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "series", "obtain", "--base", BASE],
+        env=project.env(PYTHONPATH=str(project.top), PATH=path),
+        cwd=project.tmp,
+        stderr=subprocess.DEVNULL,
+    ) as running:
+        limit = time.monotonic() + 20
+        while not slow.exists():
+            assert time.monotonic() < limit and running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(sig)
+        assert running.wait(20) == 128 + sig
+    for folder in ("download", "base"):
+        assert list((cache(project) / folder).iterdir()) == []
+
+
+# Broken on purpose: no reason.
+def test_obtain_says_why_not(project: Project, path: str) -> None:
+    make_deb(project, "6.12.117-1")
+    project.shim("apt-get", "echo 'E: No space left on device'; echo 'E: another'; exit 100")
+    done = project.series("obtain", "--base", BASE, PATH=path)
+    assert (
+        done.returncode == 1
+        and "could not be downloaded: No space left on device, and" in done.stderr
+    )
 
 
 # Broken on purpose: versions compared as strings.

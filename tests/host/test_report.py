@@ -33,6 +33,7 @@ from matplotlib.figure import Figure
 
 from wqlab.ground import stats
 from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
 from wqlab.report import canvas, compare, counts, figures, glance, labels, tables, terminal, varied
 from wqlab.report.page import page, write
 from wqlab.results.file import load, merge, save
@@ -900,14 +901,14 @@ def test_an_older_report_is_replaced_whole_or_not_at_all(
     (out / "index.html").write_text("older")
     write_text = Path.write_text
 
-    def full_disk(path: Path, text: str) -> int:
-        if path.name == "report.txt":
+    def full_disk(path: Path, text: str, **more: str) -> int:
+        if path.name == "report.txt.part":
             raise OSError(28, "No space left on device", str(path))
-        return write_text(path, text)
+        return write_text(path, text, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", full_disk)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(Problem, match="No space"):
             write(found, out)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert [path.name for path in out.iterdir()] == ["index.html"]

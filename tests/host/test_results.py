@@ -141,6 +141,7 @@ def test_slim() -> None:
     ("path", "value", "message"),
     [
         (["schema"], 2, "schema 2, and only schema 3 is read: measure again"),
+        (["schema"], 10, "schema 10, and only schema 3 is read: a newer wqlab reads it"),
         (["boots", 0, "verdict"], "ok", "boots[0].verdict is 'ok', not one of pass, fail, lost"),
         (["boots", 0, "number"], "1", "boots[0].number is '1', not of type int"),
         (["boots", 0, "number"], True, "boots[0].number is True, not of type int"),

@@ -24,6 +24,18 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """A folder, made anew for the block. What the block has not moved elsewhere is removed after
+    it, however it ends."""
+    remove(folder)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+@contextmanager
 def lock(name: str, limit: float = LOCK_LIMIT, *, shared: bool = False) -> Iterator[None]:
     """Hold the cache's lock `name` for the block; a shared one together with others who share it.
 
@@ -51,8 +63,15 @@ def lock(name: str, limit: float = LOCK_LIMIT, *, shared: bool = False) -> Itera
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file and the folders it is in, so that nobody ever sees it half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file, in UTF-8, and the folders it is in, so that nobody ever sees it half written.
+
+    Raises Problem where it cannot be written; nothing is left then.
+    """
     part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    part.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise Problem(f"{path} cannot be written: {error.strerror}") from None

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 from wqlab.ground.places import INSTALLED, ROOT, VENV
 from wqlab.ground.problem import FAILED, INTERRUPTED, STATUSES, Problem
@@ -40,7 +41,7 @@ def set_up(task: str, again: Sequence[str]) -> int | None:
         return FAILED
     if task in PYTHON_TASKS:
         python = str(VENV / "bin/python")
-        os.execv(python, [python, "-m", *again])
+        os.execv(python, [python, "-P", "-m", *again])
     return None
 
 
@@ -68,6 +69,8 @@ def call(prog: str, name: str, rest: Sequence[str], again: Sequence[str], task: 
     """
     handle_signals()
     os.environ["LC_ALL"] = "C"  # what programs say is read
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal may know ASCII alone
+        sys.stdout.reconfigure(errors="replace")
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:  # of the Python packages, which are not there yet
@@ -97,7 +100,8 @@ def call(prog: str, name: str, rest: Sequence[str], again: Sequence[str], task: 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
-        print(f"{parser.prog}: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"{parser.prog}: error: {where}{error.strerror}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print(f"{parser.prog}: interrupted", file=sys.stderr)

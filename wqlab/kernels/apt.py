@@ -17,7 +17,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Literal
 
-from wqlab.ground.files import lock, remove, write_whole
+from wqlab.ground.files import fresh, lock, remove, write_whole
 from wqlab.ground.places import CACHE
 from wqlab.ground.problem import Problem
 from wqlab.ground.run import check, run, say
@@ -79,18 +79,17 @@ class Apt:
         if not place.is_dir():
             for old in folder.glob(f"{stem}[-_]*"):
                 remove(old)
-            part = folder / f"{stem}-{version}.part"
-            part.mkdir(parents=True)
-            done = run(
-                ["apt-get", words[0], "-qq", *self.options, *ALONE, *PATIENT, *words[1:]],
-                limit=1800,
-                label=f"downloading {what}",
-                cwd=part,
-            )
-            if done.status:
-                remove(part)
-                raise Unreachable(f"{what} could not be downloaded")
-            part.rename(place)
+            with fresh(folder / f"{stem}-{version}.part") as part:
+                done = run(
+                    ["apt-get", words[0], "-qq", *self.options, *ALONE, *PATIENT, *words[1:]],
+                    limit=1800,
+                    label=f"downloading {what}",
+                    cwd=part,
+                )
+                if done.status:
+                    said = re.findall(r"^E: (.*)", done.output, re.MULTILINE)
+                    raise Unreachable(f"{what} could not be downloaded{': '.join(['', *said[:1]])}")
+                part.rename(place)
         return sorted(place.iterdir())
 
 
@@ -167,12 +166,10 @@ def latest(
         place = folder / version
         if not usable(place):
             # Made beside its place and moved there last: what is there is whole.
-            part = folder / f".{version}.part"
-            remove(part)
-            part.mkdir()
-            make(version, part)
-            remove(place)
-            part.rename(place)
+            with fresh(folder / f".{version}.part") as part:
+                make(version, part)
+                remove(place)
+                part.rename(place)
             for old in kept()[:-KEPT]:
                 say(f"removing {old} from {folder}")
                 remove(folder / old)

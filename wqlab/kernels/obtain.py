@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from wqlab.ground.files import lock, remove
+from wqlab.ground.files import fresh, lock, remove
 from wqlab.ground.git import asked, git
 from wqlab.ground.places import CACHE
 from wqlab.ground.problem import OK, Problem
@@ -74,14 +74,11 @@ def commit(tree: Path, what: str, message: str) -> None:
 
 def open_tarball(tarball: Path, tree: Path, what: str) -> None:
     """Unpack a tarball so that its top folder becomes `tree`; raises Problem."""
-    inside = tree.with_name(tree.name + ".tar")
-    remove(inside)
-    inside.mkdir()
-    done = run(
-        ["tar", "--no-same-owner", "-xf", tarball, "-C", inside],
-        limit=LONG, label=f"unpacking {what}", env=os.environ | {"LC_ALL": "C"},
-    )  # fmt: skip
-    try:
+    with fresh(tree.with_name(tree.name + ".tar")) as inside:
+        done = run(
+            ["tar", "--no-same-owner", "-xf", tarball, "-C", inside],
+            limit=LONG, label=f"unpacking {what}", env=os.environ | {"LC_ALL": "C"},
+        )  # fmt: skip
         if done.status:
             raise Problem(
                 f"{what} could not be unpacked (was it cut off, is the disk full?): "
@@ -92,8 +89,6 @@ def open_tarball(tarball: Path, tree: Path, what: str) -> None:
             raise Problem(f"{what} is not a kernel's source: its files are not in one folder")
         for path in tops[0].iterdir():
             path.rename(tree / path.name)
-    finally:
-        remove(inside)
 
 
 # --- from apt -------------------------------------------------------------------------------
@@ -129,23 +124,20 @@ def from_apt(base: Base) -> Path:
 
     def make(version: str, part: Path) -> None:
         what = f"{base.package} {version}"
-        inside = part.with_name(part.name + ".deb")
-        remove(inside)
         if base.is_source:
-            tarball = its_apt.download_source(base.package, version)
-            downloads = [tarball]
+            downloads = [its_apt.download_source(base.package, version)]
         else:
-            tarball = inside / f"usr/src/{base.package}.tar.xz"
             downloads = its_apt.download(base.package, version)
-        try:
-            if not base.is_source:
-                apt.unpack(downloads, inside, what)
-            open_tarball(tarball, part, what)
-        except Problem:  # it may be damaged
-            remove(downloads[0].parent)
-            raise
-        finally:
-            remove(inside)
+        with fresh(part.with_name(part.name + ".deb")) as inside:
+            try:
+                tarball = downloads[0]
+                if not base.is_source:
+                    apt.unpack(downloads, inside, what)
+                    tarball = inside / f"usr/src/{base.package}.tar.xz"
+                open_tarball(tarball, part, what)
+            except Problem:  # it may be damaged
+                remove(downloads[0].parent)
+                raise
         commit(part, what, f"linux {version.partition('-')[0]} (Debian {what})")
         remove(downloads[0].parent)
         say(f"{what} is in {REPOSITORIES / version}")
@@ -185,10 +177,7 @@ def from_ksrc(ksrc: Path) -> Path:
         repo.touch()
         return repo
 
-    part = REPOSITORIES / f".{repo.name}.part"
-    remove(part)
-    part.mkdir(parents=True)
-    try:
+    with fresh(REPOSITORIES / f".{repo.name}.part") as part:
         if (ksrc / ".git").exists():
             take_commit(ksrc, head, part, what)
         elif ksrc.is_dir():
@@ -203,8 +192,6 @@ def from_ksrc(ksrc: Path) -> Path:
             open_tarball(ksrc, part, what)
             commit(part, what, f"linux {kernel_version(part, what)}")
         part.rename(repo)
-    finally:
-        remove(part)
     places = sorted(REPOSITORIES.glob("ksrc-*"), key=lambda path: path.stat().st_mtime)
     for old in places[: -apt.KEPT]:
         say(f"removing {old}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from wqlab.ground.files import lock, remove, write_whole
+from wqlab.ground.files import fresh, lock, remove, write_whole
 from wqlab.ground.git import WHO, am, asked, git, git_env
 from wqlab.ground.places import CACHE
 from wqlab.ground.problem import Problem, Usage
@@ -121,19 +121,17 @@ class Source:
     def _checkout(self, count: int, name: str) -> Path:
         tree, base = self._tree(name), git(self.repo, "rev-parse", "base")
         if asked(tree, "rev-parse", "-q", "--verify", "base") != base:
-            part = tree.with_name("linux.part")
             remove(tree)
-            remove(part)
-            part.parent.mkdir(parents=True, exist_ok=True)
-            check(
-                ["git", "clone", "-q", "--local", "--no-checkout", self.repo, part],
-                wrong=f"{self.repo} could not be cloned",
-                limit=LONG,
-                label=f"making a work tree in {tree.parent}",
-                env=git_env(),
-            )
-            git(part, "checkout", "-q", "--detach", "base", limit=LONG)
-            part.rename(tree)
+            with fresh(tree.with_name("linux.part")) as part:
+                check(
+                    ["git", "clone", "-q", "--local", "--no-checkout", self.repo, part],
+                    wrong=f"{self.repo} could not be cloned",
+                    limit=LONG,
+                    label=f"making a work tree in {tree.parent}",
+                    env=git_env(),
+                )
+                git(part, "checkout", "-q", "--detach", "base", limit=LONG)
+                part.rename(tree)
         write_whole(tree / ".git/info/exclude", "/build-*\n")  # of wqlab.kernels.build
         asked(tree, "am", "--abort")
         self._reset(tree)

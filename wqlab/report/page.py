@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jinja2
 
+from wqlab.ground.files import write_whole
 from wqlab.ground.problem import Usage
 from wqlab.ground.stats import ENOUGH
 from wqlab.report import canvas, origins, terminal
@@ -84,7 +85,7 @@ def write(results: Results, out: Path) -> int:
         new = Path(folder) / "new"
         new.mkdir()
         for name, text in files.items():
-            (new / name).write_text(text)
+            write_whole(new / name, text)
         if out.exists():
             out.rename(Path(folder) / "old")
         new.rename(out)

@@ -112,7 +112,8 @@ def loads(text: str) -> Results:
     if schema is None:
         raise ResultsError('not results: it has no "schema"')
     if schema != SCHEMA:
-        raise ResultsError(f"schema {schema}, and only schema {SCHEMA} is read: measure again")
+        how = "measure again" if schema in range(SCHEMA) else "a newer wqlab reads it"
+        raise ResultsError(f"schema {schema}, and only schema {SCHEMA} is read: {how}")
     if "shapes" in data:
         try:
             data = unpacked(data)
@@ -124,7 +125,7 @@ def loads(text: str) -> Results:
 def load(path: Path) -> Results:
     """Results from a file; ResultsError names the file."""
     try:
-        return loads(path.read_text())
+        return loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ResultsError(f"{path}: {error.strerror}") from None
     except (ResultsError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from wqlab.ground.files import lock, remove
+from wqlab.ground.files import fresh, lock, remove
 from wqlab.ground.places import CACHE, ROOT, VENV
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.ground.run import check, run, say
@@ -60,10 +60,8 @@ def unpacked(its_apt: apt.Apt, version: str, folder: Path) -> Path:
 
 def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
     """Build QEMU with sim/qemu.diff into `result`. Problem if it does not compile."""
-    place = result.parent / ".build"  # the same each time: ccache knows files by their paths
-    remove(place)
-    place.mkdir()
-    try:
+    # the same place each time: ccache knows files by their paths
+    with fresh(result.parent / ".build") as place:
         tree = unpacked(its_apt, version, place)
         log = result.parent / "build.log"
         log.unlink(missing_ok=True)
@@ -88,8 +86,6 @@ def build_program(its_apt: apt.Apt, version: str, result: Path) -> None:
         shutil.copy(tree / "include/qemu/qemu-plugin.h", part)
         remove(result)
         part.rename(result)
-    finally:
-        remove(place)
 
 
 def build_plugin(folder: Path, source: Path, plugin: Path) -> None:
