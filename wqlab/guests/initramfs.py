@@ -77,9 +77,8 @@ def libraries(program: Path, env: Mapping[str, str] | None = None) -> list[Path]
 def initramfs(build: BuildDir, commands: str, more: Mapping[str, bytes] | None = None) -> bytes:
     """The archive for a guest with this kernel: `commands` are the job's /input, and `more` are
     programs and other files by their paths in the guest."""
-    files: dict[str, tuple[int, bytes]] = {
-        name: (DIRECTORY, b"") for name in ("bin", "dev", "proc", "sys", "jobs", "modules")
-    }
+    folders = ("bin", "dev", "proc", "sys", "jobs", "modules")
+    files: dict[str, tuple[int, bytes]] = dict.fromkeys(folders, (DIRECTORY, b""))
     files["bin/busybox"] = (PROGRAM, find_busybox(build.arch).read_bytes())
     files["bin/sh"] = (LINK, b"busybox")
     for path in sorted(GUEST.rglob("*")):

@@ -132,8 +132,7 @@ class Kbuild:
         with config.open("a") as file:
             file.write("\n".join(lines) + "\n")
         self.make(f"completing the configuration of {label}", "olddefconfig")
-        without = lost(firm or lines, config.read_text().splitlines())
-        if without:
+        if without := lost(firm or lines, config.read_text().splitlines()):
             raise Problem(
                 f"the final configuration lost {' '.join(without)}: what do they depend on?"
             )

@@ -34,8 +34,7 @@ class BuildDir:
 
 def find_build(path: Path) -> BuildDir:
     """What is in a build directory; raises Problem if it has no image."""
-    arch = arch_of(path)
-    if not arch:
+    if not (arch := arch_of(path)):
         images = " or ".join(arch.image for arch in ARCHES)
         raise Problem(f"{path} is not a kernel's build directory: it has no {images}")
     release = path / "include/config/kernel.release"

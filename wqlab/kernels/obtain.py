@@ -67,8 +67,7 @@ def commit(tree: Path, what: str, message: str) -> None:
     )  # fmt: skip
     git(tree, "commit", "-q", "--no-verify", "--cleanup=verbatim", "-m", message, limit=LONG)
     git(tree, "tag", "base")
-    left = git(tree, "status", "--porcelain", "--ignored").splitlines()
-    if left:
+    if left := git(tree, "status", "--porcelain", "--ignored").splitlines():
         raise Problem(f"{len(left)} files of {what} are missing from the commit: run it again")
 
 

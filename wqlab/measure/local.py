@@ -102,8 +102,8 @@ def plan(args: argparse.Namespace, cpus: int, sweeps: bool) -> list[Insert]:
     found = []
     sweep = parameters("serial", args.items, cpus, ["cache_shard"])
     for number in range(1, args.runs + 1):
-        for mode in args.modes:
-            found.append(Insert(parameters(mode, args.items, cpus, list(MEASURED)), number))
+        modes = [parameters(mode, args.items, cpus, list(MEASURED)) for mode in args.modes]
+        found += [Insert(mode, number) for mode in modes]
         found += [Insert(sweep, number, size) for size in args.sizes if sweeps]
     for scope in ("cache", "cache_shard") if args.perf else ():
         found.append(Insert(parameters("serial", args.items, cpus, [scope]), 1, perf=True))

@@ -145,8 +145,7 @@ class Comparable:
         """By the id of the kernel, in the order of the report."""
         found: dict[str, list[Boot]] = {}
         for kernel in ordered_kernels(self.results):
-            boots = [boot for boot in self.boots if boot.kernel == kernel.id]
-            if boots:
+            if boots := [boot for boot in self.boots if boot.kernel == kernel.id]:
                 found[kernel.id] = boots
         return found
 

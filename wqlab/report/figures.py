@@ -56,8 +56,7 @@ def latency(panel: Panel) -> canvas.Drawing:
             row[0].set_ylabel(WHAT[time])
         for axes, scope in zip(grid[0], scopes, strict=True):
             axes.set_title(scope)
-            lacking = [panel.label(k) for k in panel.by_kernel if panel.lacks(k, scope)]
-            if lacking:
+            if lacking := [panel.label(k) for k in panel.by_kernel if panel.lacks(k, scope)]:
                 text = f"{', '.join(lacking)}:\nno such scope"
                 place = {"transform": axes.transAxes, "va": "top"}
                 axes.text(0.04, 0.96, text, fontsize=7.5, color=canvas.FAINT, **place)

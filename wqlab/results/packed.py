@@ -87,6 +87,5 @@ def unpacked(data: dict[str, Any]) -> dict[str, Any]:
 
     for entry in data["shared"]:  # which refer to those before them
         shared.append(unpack(entry))
-    return {key: data[key] for key in data if key not in ("shapes", "shared")} | {
-        "boots": [unpack(boot) for boot in data["boots"]]
-    }
+    boots = [unpack(boot) for boot in data["boots"]]
+    return {key: data[key] for key in data if key not in ("shapes", "shared")} | {"boots": boots}
