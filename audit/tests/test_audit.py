@@ -18,7 +18,8 @@ one with WQ_MEM_RECLAIM, or for one without it, with cancelling, items that nobo
 of create_workqueue() taken for flushes that warn, without the functions that lead to one, system
 workqueues and flush_scheduled_work(); with a reported caller sought by its first call only, with
 the note of a file taken before that of a workqueue; with a patch for a caller whose context is
-changed; and with a row less in the table of docs/loads.md.
+changed; with a row less in the table of docs/loads.md; and with the mutants audit-*.diff of
+tests/mutants/scripts.
 """
 
 import csv
@@ -38,8 +39,9 @@ from audit import audit, page, report
 from audit.expression import Call, Name, Unknown, Values, evaluate, parse, shown
 from audit.limits import Constants, meaning, shares
 from audit.report import Audit, Kernel, Note, Row
-from audit.tree import arguments, calls_in, code, compiled, neat
+from audit.tree import Found, Tree, arguments, calls_in, code, compiled, neat
 from wqlab.ground.places import ROOT
+from wqlab.ground.problem import Problem
 from wqlab.kernels.bases import base_names, load_base
 from wqlab.kernels.obtain import obtain
 from wqlab.results.model import Made
@@ -166,6 +168,29 @@ def test_what_no_configuration_compiles(text: str, left: str) -> None:
     assert " ".join(line for line in lines if line.strip(" ") and line[0] != "#") == left
 
 
+def test_what_cannot_be_searched(tmp_path: Path) -> None:
+    """It is not taken for a tree without callers."""
+    with pytest.raises(Problem, match="git grep failed"):
+        Tree(tmp_path / "nowhere").files(["f"])
+
+
+def test_files_that_coccinelle_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are named with the reason, and what is in the others is found."""
+    fake = tmp_path / "spatch"
+    fake.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *--parse-cocci*) exit ;; esac\n'
+        "for groups; do :; done\n"
+        "grep -q b.c \"$groups\" && echo 'exception: bent' && exit 2\n"
+        """echo '{"kind": "call", "file": "a.c", "line": 7, "function": "g", "name": "f"}'\n"""
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found, wrong = Tree(tmp_path).match("calls.cocci", ["f"], ["a.c", "b.c"], "calls")
+    assert found == [Found("call", "a.c", 7, "g", "f")]
+    assert wrong == {"b.c": "coccinelle failed: exception: bent"}
+
+
 def test_arguments() -> None:
     def of(whole: str) -> tuple[str, ...]:
         return arguments(re.sub('"[^"]*"', lambda one: " " * len(one[0]), whole), whole, 1)
@@ -267,6 +292,8 @@ ANSWERS = {
     "without": ("percpu", [2], []),
     "old": ("percpu", [1], []),
     "perhaps": ("percpu", [2], []),
+    "twice": ("percpu", [2], []),
+    "again": ("percpu", [2], []),
 }
 UNRESOLVED = {
     "stepped": "steps changes in steps or through a pointer (drivers/a/names.c:39)",
@@ -409,6 +436,21 @@ def test_stored_audit(path: Path) -> None:
     assert page.page(found, notes) == path.with_suffix(".md").read_text()
     assert len(found.rows) > 800
     assert sum(bool(row.why) for row in found.rows) < len(found.rows) / 20
+
+
+def test_csv() -> None:
+    """A line for each row, with what each number of nodes means."""
+    stored = report.load(STORED[0])
+    lines = list(csv.DictReader(report.as_csv(stored, []).splitlines()))
+    assert [(line["file"], line["name"]) for line in lines] == [
+        (row.file, row.name) for row in stored.rows
+    ]
+    for line, row in zip(lines, stored.rows, strict=True):
+        for one in row.meanings:
+            kinds = ("per_cpu", "per_node", "one_node", "exact")
+            told = [line[f"{kind}_{one.nodes}"] for kind in kinds]
+            assert told == [str(getattr(one, kind)) for kind in kinds]
+        assert (line["findings"], line["unresolved"]) == (" ".join(row.findings), row.why)
 
 
 def test_notes_are_of_callers() -> None:

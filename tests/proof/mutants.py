@@ -33,7 +33,7 @@ from wqlab.kernels.builddir import BuildDir, find_build
 from wqlab.kernels.source import Source
 
 CAUGHT_BY = re.compile(
-    r"(?P<case>tests/[\w/]+\.py::\w+(?:\[.+\])?)"
+    r"(?P<case>(?:audit/)?tests/[\w/]+\.py::\w+(?:\[.+\])?)"
     r"|(?P<kunit>\w+)(?: on (?P<machine>[\w-]+))?(?:: (?P<text>.+))?"
 )
 ORIGINAL = Mutant("original", {})
@@ -196,14 +196,21 @@ def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
 
 
 def look_by_test(diff: Path, test: Run, words: Sequence[str]) -> Found:
-    """Run the test of pytest on kernels that have the diff; `words` are more of its options. One
-    that could not be run has caught nothing."""
-    command = [sys.executable, "-m", "pytest", test.case, "--tier=full", f"--broken={diff}", *words]
-    done = run_program([*command, "-q", "-rfE"], limit=TEST_LIMIT, cwd=ROOT)
-    failed = tuple(re.findall(r"^FAILED (tests/\S+)", done.output, re.MULTILINE))
-    lost = re.findall(r"^ERROR tests/.*", done.output, re.MULTILINE)
+    """Run the test of pytest on kernels that have the diff; `words` are more of its options."""
+    return Found(test, *fails([test.case, "--tier=full", f"--broken={diff}", *words], ROOT))
+
+
+def fails(
+    words: Sequence[str], where: Path, limit: float = TEST_LIMIT
+) -> tuple[tuple[str, ...], str]:
+    """Run pytest with these words in that tree: the tests that fail, and what kept any from being
+    run. One that could not be run has caught nothing."""
+    command = [sys.executable, "-m", "pytest", *words, "-q", "-rfE"]
+    done = run_program(command, limit=limit, cwd=where)
+    failed = tuple(re.findall(r"^FAILED ((?:audit/)?tests/\S+)", done.output, re.MULTILINE))
+    lost = re.findall(r"^ERROR (?:audit/)?tests/.*", done.output, re.MULTILINE)
     lost += re.findall(r"^\d+ passed, .*", done.output, re.MULTILINE) if not failed else []
-    return Found(test, failed, "; ".join(lost) if done.status else "")
+    return failed, "; ".join(lost) if done.status else ""
 
 
 def check_original(found: Found) -> None:

@@ -25,6 +25,7 @@ static void reclaim(struct work_struct *work)
 	flush_workqueue(e->legacy);
 	flush_workqueue(e->either);
 	flush_workqueue(e->unknown);
+	flush_workqueue(e->twice);
 }
 
 static void not_for_sure(struct work_struct *work)
@@ -47,6 +48,8 @@ static int flushes_init(struct e *e)
 	INIT_WORK(&e->both, not_for_sure);
 	e->with = alloc_workqueue("with", WQ_MEM_RECLAIM, 2);
 	e->without = alloc_workqueue("without", WQ_HIGHPRI, 2);
+	e->twice = alloc_workqueue("twice", WQ_MEM_RECLAIM, 2);
+	e->twice = alloc_workqueue("again", WQ_HIGHPRI, 2);
 	e->legacy = create_workqueue("old");
 	e->either = alloc_workqueue("perhaps", e->fast ? WQ_MEM_RECLAIM : 0, 2);
 	queue_work(e->with, &e->reclaim);
