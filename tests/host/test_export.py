@@ -14,6 +14,7 @@ from pathlib import Path
 import made_results
 import pytest
 import slices
+from each import each_holds
 
 from wqlab import report
 from wqlab.ground.places import ROOT
@@ -79,17 +80,21 @@ def test_what_was_simulated_has_its_run(capsys: pytest.CaptureFixture, name: str
 
 
 @pytest.mark.tier("test")
-@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
-def test_stored_results(capsys: pytest.CaptureFixture, path: Path) -> None:
+def test_stored_results(capsys: pytest.CaptureFixture) -> None:
     """All of their figures are there, those of one thing together."""
-    results, found = load(path), call(capsys, path)
+    each_holds(MEASURED, lambda path: check_figures(path, call(capsys, path)))
+
+
+def check_figures(path: Path, found: Lines) -> None:
+    results = load(path)
     boots = [boot for boot in results.boots if boot.passed]
     rows = sum(not row.missing for boot in boots for row in boot.rows)
     counts = sum(len(boot.counts) for boot in boots)
     instructions = sum(line["figure"] == "instructions" for line in found)
     figure = {"figure", "unit", "value"}
     things = groupby(found, lambda line: [line[key] for key in line if key not in figure])
-    assert len(list(things)) == rows + counts + instructions > 0
+    number = len(list(things))
+    assert number == rows + counts + instructions > 0
     for boot in boots[:1]:
         for count in boot.counts:
             key = next(iter(count.figures))

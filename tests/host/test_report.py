@@ -28,6 +28,7 @@ from typing import Any
 import made_results
 import pytest
 import slices
+from each import each_holds
 from made_results import LAPTOP, SERVER, local, results
 from matplotlib.figure import Figure
 
@@ -473,10 +474,14 @@ MEASURED = sorted(set((ROOT / "results").glob("*.json")) - {ROOT / slices.RECORD
 
 
 @pytest.mark.tier("test")
-@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.stem)
-def test_every_measured_file_can_be_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_measured_file_can_be_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its figures are painted, but not rendered, which takes most of the time."""
     painted = paint_only(monkeypatch)
+    each_holds(MEASURED, lambda path: check_report(path, painted))
+
+
+def check_report(path: Path, painted: dict[str, tuple[Figure, list[str]]]) -> None:
+    painted.clear()
     found = load(path)
     shown, (html, _) = terminal.text(found, full=True), page(found)
     for section in {boot.section for boot in found.boots}:

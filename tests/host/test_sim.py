@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from each import each_holds
 from guests import make_kernel
 
 from wqlab import report
@@ -66,19 +67,21 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
-def test_each_machine(path: Path) -> None:
-    machine = load_machine(path)
-    places = [tuple(map(int, line.split())) for line in machine.cpus.splitlines()]
-    assert len(places) == machine.scenario.cpus
-    # cores are within LLCs, and those within nodes
-    for inner, outer in ((0, 1), (1, 2), (2, 3)):
-        assert len({(place[inner], place[outer]) for place in places}) == len(
-            {place[inner] for place in places}
-        )
-    assert len({place[0] for place in places}) * machine.scenario.smp["threads"] == len(places)
-    costs = machine.costs
-    assert costs["core"] <= costs["cluster"] <= costs["llc"] <= costs["node"] <= costs["far"]
+def test_each_machine() -> None:
+    def check(path: Path) -> None:
+        machine = load_machine(path)
+        places = [tuple(map(int, line.split())) for line in machine.cpus.splitlines()]
+        assert len(places) == machine.scenario.cpus
+        # cores are within LLCs, and those within nodes
+        for inner, outer in ((0, 1), (1, 2), (2, 3)):
+            assert len({(place[inner], place[outer]) for place in places}) == len(
+                {place[inner] for place in places}
+            )
+        assert len({place[0] for place in places}) * machine.scenario.smp["threads"] == len(places)
+        costs = machine.costs
+        assert costs["core"] <= costs["cluster"] <= costs["llc"] <= costs["node"] <= costs["far"]
+
+    each_holds(MACHINES, check)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +111,16 @@ def test_file_of_a_machine(tmp_path: Path, text: str, wrong: str) -> None:
     assert wrong in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
-def test_same_cores_same_machine(path: Path) -> None:
-    machine = load_machine(path)
-    smp = machine.scenario.smp
-    assert machine.with_cores(smp["cores"]).cpus == machine.cpus
-    smaller = machine.with_cores(4)
-    assert smaller.scenario.cpus == 4 * smp["sockets"] * smp["dies"] * smp["threads"]
-    assert len(smaller.cpus.splitlines()) == smaller.scenario.cpus
+def test_same_cores_same_machine() -> None:
+    def check(path: Path) -> None:
+        machine = load_machine(path)
+        smp = machine.scenario.smp
+        assert machine.with_cores(smp["cores"]).cpus == machine.cpus
+        smaller = machine.with_cores(4)
+        assert smaller.scenario.cpus == 4 * smp["sockets"] * smp["dies"] * smp["threads"]
+        assert len(smaller.cpus.splitlines()) == smaller.scenario.cpus
+
+    each_holds(MACHINES, check)
 
 
 def test_middle_half_is_counted() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import sharding
+from each import each_holds
 from sharding import shard
 
 from wqlab.ground.places import ROOT
@@ -27,8 +28,6 @@ from wqlab.guests.scenario import (
 
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
 DUMP = (ROOT / "tests/data/wq_dump-two-nodes-4x11.log").read_text()
-
-each_scenario = pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 
 
 def pods(*cpulists: str) -> Pods:
@@ -51,8 +50,11 @@ def test_bad_cpulist(text: str) -> None:
         parse_cpulist(text)
 
 
-@each_scenario
-def test_scenario_is_consistent(path: Path) -> None:
+def test_scenario_is_consistent() -> None:
+    each_holds(SCENARIOS, check_consistency)
+
+
+def check_consistency(path: Path) -> None:
     """Nodes and every scope's pods have each CPU once; a scope never splits what is within it."""
     scenario = load_scenario(path)
     everything = sorted(range(scenario.cpus))
@@ -70,8 +72,11 @@ def test_scenario_is_consistent(path: Path) -> None:
             assert [o for o in scenario.pods[outer] if pod <= o], f"{inner} {format_cpulist(pod)}"
 
 
-@each_scenario
-def test_scenario_matches_its_machine(path: Path) -> None:
+def test_scenario_matches_its_machine() -> None:
+    each_holds(SCENARIOS, check_machine)
+
+
+def check_machine(path: Path) -> None:
     """QEMU numbers siblings next to each other and gives each die an LLC."""
     scenario = load_scenario(path)
     if not scenario.pods:
@@ -88,8 +93,11 @@ def test_scenario_matches_its_machine(path: Path) -> None:
     assert same_pods(scenario.pods["numa"], scenario.nodes)
 
 
-@each_scenario
-def test_scenario_shards_obey_the_rule(path: Path) -> None:
+def test_scenario_shards_obey_the_rule() -> None:
+    each_holds(SCENARIOS, check_shards)
+
+
+def check_shards(path: Path) -> None:
     scenario = load_scenario(path)
     if scenario.pods:
         assert format_pods(scenario.pods["cache_shard"]) == format_pods(

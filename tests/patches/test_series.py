@@ -165,6 +165,23 @@ class Checkpatch(Need):
             return checkpatch(tree, source.base.patches[self.number - 1])
 
 
+@dataclass(frozen=True)
+class Checked(Need):
+    """What checkpatch says of each of these patches, by their numbers."""
+
+    numbers: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return "checkpatch of all patches"
+
+    @property
+    def before(self) -> tuple[Need, ...]:
+        return tuple(map(Checkpatch, self.numbers))
+
+    def make(self, farm: Making) -> dict[int, str]:
+        return {number: farm[Checkpatch(number)] for number in self.numbers}
+
+
 def is_built(patch: Patch) -> bool:
     """It changes more than documentation and tools."""
     return any(not name.startswith(UNBUILT) for name in patch.files)
@@ -231,8 +248,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         needs = params(built, lambda number: booted(base, number, number == alone), tiers)
         metafunc.parametrize("booted", needs)
     if "checked" in metafunc.fixturenames:
-        every = [patch.number for patch in base.patches]
-        metafunc.parametrize("checked", params(every, Checkpatch, dict.fromkeys(every, "quick")))
+        need = Checked(tuple(patch.number for patch in base.patches))
+        marks = [pytest.mark.needs(need), pytest.mark.tier("quick")]
+        metafunc.parametrize("checked", [pytest.param(need, id=base.name, marks=marks)])
 
 
 def test_kunit(made: Report, suites: Suites, each_case: Callable[[Report], None]) -> None:
@@ -284,8 +302,10 @@ def test_no_new_finding(made: frozenset[str]) -> None:
     assert not made, "\n".join(sorted(made))
 
 
-def test_checkpatch(made: str, checked: Checkpatch) -> None:
-    assert not made, made
+def test_checkpatch(made: dict[int, str], checked: Checked) -> None:
+    assert made.keys() == set(checked.numbers)
+    said = "".join(made.values())
+    assert not said, said
 
 
 def test_boots_with_lockdep(
