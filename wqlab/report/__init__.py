@@ -110,7 +110,10 @@ def command(args: argparse.Namespace) -> int:
     elif args.keep:
         from wqlab.report.keep import kept
 
-        write_whole(args.keep, kept(read(args.files)))
+        results = read(args.files)
+        if any((made.commit or "-dirty").endswith("-dirty") for made in results.made):
+            raise Problem("not kept: measured with a tree that has changes, or with no commit")
+        write_whole(args.keep, kept(results))
     else:
         write_report(args.files, args.out or OUT)
     return OK
