@@ -30,7 +30,9 @@ from wqlab.results.model import Made, Results
 
 @pytest.mark.parametrize("n", range(len(declared()["claim"])))
 def test_claim_is_what_the_file_says(n: int) -> None:
-    assert not (wrong := claims.claims()[n].check()), "\n".join(wrong)
+    claim = claims.claims()[n]
+    wrong = "\n".join(claim.check())
+    assert bool(wrong) == claim.to_mend, wrong or "it's right now: to_mend goes"
 
 
 @pytest.mark.parametrize("doc", declared()["covered"])

@@ -17,7 +17,8 @@ A query is words; those of the row and of the claim hold where it has no other:
   per=1000               divided by that
   more                   how much above or below 1 a ratio is
   A / B                  the ratio of two queries; what A says holds for B
-  path=a.b.0             in a file that is not of results: this entry of a TOML or JSON file
+  path=a>b=c>0           in a file that is not of results: this entry of a TOML or JSON file; b=c are
+                         those of a list whose b is c or has it, and a list stands for its length
 """
 
 import json
@@ -224,10 +225,18 @@ def answer(base: Words, text: str) -> Answer:
     return worked_out([(fit[0], query) for fit, query in zip(found, queries, strict=True)])
 
 
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def entry(query: Words) -> float:
     """That of a file which is not of results."""
     text = (ROOT / "results" / query["file"]).read_text()
     data: Any = tomllib.loads(text) if query["file"].endswith(".toml") else json.loads(text)
-    for part in query["path"].split("."):
-        data = data[int(part)] if isinstance(data, list) else data[part]
-    return float(data)
+    for part in query["path"].split(">"):
+        key, equals, value = part.partition("=")
+        if equals:
+            data = [one for one in data if value == str(one[key]) or value in as_list(one[key])]
+        else:
+            data = data[int(part)] if isinstance(data, list) else data[part]
+    return len(data) if isinstance(data, list) else float(data)

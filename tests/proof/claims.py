@@ -74,6 +74,7 @@ class Claim:
     repeats: str  # where the document says how many, if they are fewer than five
     mixed: str  # where it says that kernels ran with different parameters
     older: str  # where it says that they are of an older series, if it has no link with a mark
+    to_mend: bool  # it's known to be wrong, in a patch that is to be written anew
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> "Claim":
@@ -108,7 +109,7 @@ class Claim:
         boots = table.get("boots", [])
         said = set(boots) if isinstance(boots, list) else {boots}
         where = [table.get(key, "") for key in ("repeats", "mixed", "older")]
-        return cls(docs, pattern, queries, said, *where)
+        return cls(docs, pattern, queries, said, *where, table.get("to_mend", False))
 
     def found_in(self, doc: str) -> re.Match[str]:
         """Where it stands in a document: just once."""
