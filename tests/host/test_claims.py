@@ -2,11 +2,11 @@
 """What documents claim is what the files of results say; tests/claims.toml binds the one to the other.
 
 Seen failing: with a number of docs/results.md changed in its last digit; with a number that no claim
-has; with the end of an interval rounded twice; with a \u2020 too few, and one too many; with a \u2021 too few;
-with "boots" of a claim one too high; with "Not all ran the same `burst`" left out; with a file made
-"-dirty", and one listed that is not; with results of a tree with changes kept; and the made-up claims
-with each check of Claim left out, with queries that take the first of two places, and with numbers that
-are rounded to fewer digits.
+has; with the end of an interval rounded twice; with a mark of a link too few, and one too many; with
+"boots" of a claim one too high; with "Not all ran the same `burst`" left out; with a file that is not
+listed as "-dirty"; with to_mend on a claim that holds; with results of a tree with changes kept; with
+queries that take the first of two places, numbers that are rounded to fewer digits, and the checks of
+boots, verdicts, parameters and age left out.
 """
 
 import argparse

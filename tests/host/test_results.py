@@ -11,8 +11,6 @@ that nothing names, and that makes it too large.
 """
 
 import json
-import re
-import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -280,39 +278,10 @@ def test_stored_results_are_few() -> None:
     assert sum(path.stat().st_size for path in stored) <= 6_000_000
 
 
-# What changelogs and letters quote without the name of the file: items per second of the last
-# kernel in it, in a section, a scope and with shards of that size, and in what they are quoted
-FIELDS, MILLION = "*-Group-hot-fields-*.patch", 1e6
-QUOTED = {
-    "sim-layout.json": (f"patches/6.12/{FIELDS}", "sim", "cache_shard", None, 1, "7,771,000"),
-    "sim-layout-pool.json": (f"patches/6.12/{FIELDS}", "sim", "cache_shard", None, 1, "8,133,000"),
-    "sim-layout-7.3.json": (f"patches/7.3/{FIELDS}", "time", "cache_shard", None, MILLION, "5.62"),
-    "sim-sizes-7.3.json": (
-        *("patches/7.3/*-eight-CPUs-by-*.patch", "sizes", "cache_shard"),
-        *(4, 1000, "4,731"),
-    ),
-    "sim-slot-cache-7.3.json": ("docs/letters/first.txt", "time", "cpu", None, MILLION, "44.2"),
-}
-
-
-@pytest.mark.parametrize("name", QUOTED)
-def test_quoted(name: str) -> None:
-    where, section, scope, size, unit, said = QUOTED[name]
-    found = file.load(ROOT / "results" / name)
-    boots = [b for b in found.passed(section) if b.kernel == found.kernels[-1].id]
-    boots = [b for b in boots if b.size == size]
-    if section == "sim":
-        rates = counted(boots, {"scope": scope}, "steady_items_per_sec")
-    else:
-        rates = samples(boots, scope, "serial", "items_per_sec")
-    assert statistics.median(rates) / unit == pytest.approx(float(said.replace(",", "")), rel=1e-3)
-    [text] = ROOT.glob(where)
-    assert re.search(rf"(?<![\d.,]){re.escape(said)}(?![\d.,]\d)", text.read_text())
-
-
 def test_every_stored_file_is_named() -> None:
-    """By a document, a changelog or a test, or it is quoted."""
+    """By a document, a changelog, a claim or a test."""
     texts = [
+        ROOT / "tests/claims.toml",
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "patches").rglob("*.txt"),
@@ -324,9 +293,7 @@ def test_every_stored_file_is_named() -> None:
     assert not [
         path.name
         for path in files
-        if path.name not in QUOTED
-        and path.with_suffix(".md" if path.parent.name == "audit" else path.suffix).name
-        not in named
+        if path.with_suffix(".md" if path.parent.name == "audit" else path.suffix).name not in named
     ]
 
 

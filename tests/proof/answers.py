@@ -226,6 +226,7 @@ def answer(base: Words, text: str) -> Answer:
 
 
 def as_list(value: Any) -> list[Any]:
+    """Itself, or none."""
     return value if isinstance(value, list) else []
 
 

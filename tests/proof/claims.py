@@ -104,12 +104,14 @@ class Claim:
             queries.append(({}, None))
             put((own or [table["row"]])[0], base | words(said))
         put(" " + table.get("then", ""), base)
-        docs = table["in"] if isinstance(table["in"], list) else [table["in"]]
+        where = table["in"] if isinstance(table["in"], list) else [table["in"]]
+        found = [list(ROOT.glob(one)) if "*" in one else [ROOT / one] for one in where]
+        docs = [str(path.relative_to(ROOT)) for [path] in found]
         pattern = re.compile(re.sub(" +", " ", "".join(pieces)).strip())
         boots = table.get("boots", [])
         said = set(boots) if isinstance(boots, list) else {boots}
-        where = [table.get(key, "") for key in ("repeats", "mixed", "older")]
-        return cls(docs, pattern, queries, said, *where, table.get("to_mend", False))
+        saying = [table.get(key, "") for key in ("repeats", "mixed", "older")]
+        return cls(docs, pattern, queries, said, *saying, table.get("to_mend", False))
 
     def found_in(self, doc: str) -> re.Match[str]:
         """Where it stands in a document: just once."""
@@ -168,6 +170,8 @@ class Claim:
 
     def dated(self, doc: str, used: list[tuple[Cell, str, int]]) -> Iterator[str]:
         """Files of an older series that the document neither links to, with a mark, nor says so."""
+        if doc.endswith(".patch"):  # which speaks of that patch alone
+            return
         linked = {name for name, _ in LINK.findall(document(doc))}
         for name in sorted({cell.file for cell, _, _ in used} - linked):
             older = "†" in marks(name)
