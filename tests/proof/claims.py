@@ -109,9 +109,14 @@ class Claim:
         docs = [str(path.relative_to(ROOT)) for [path] in found]
         pattern = re.compile(re.sub(" +", " ", "".join(pieces)).strip())
         boots = table.get("boots", [])
-        said = set(boots) if isinstance(boots, list) else {boots}
-        saying = [table.get(key, "") for key in ("repeats", "mixed", "older")]
-        return cls(docs, pattern, queries, said, *saying, table.get("to_mend", False))
+        return cls(
+            docs,
+            pattern,
+            queries,
+            boots=set(boots) if isinstance(boots, list) else {boots},
+            to_mend=table.get("to_mend", False),
+            **{key: table.get(key, "") for key in ("repeats", "mixed", "older")},
+        )
 
     def found_in(self, doc: str) -> re.Match[str]:
         """Where it stands in a document: just once."""

@@ -74,12 +74,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def read(files: Sequence[Path]) -> Results:
     """All in one; Problem names the file in which no boot has passed."""
-    parts = []
-    for path in files:
-        parts.append(load(path))
-        if not any(boot.passed for boot in parts[-1].boots):
+    parts = {path: load(path) for path in files}
+    for path, part in parts.items():
+        if not any(boot.passed for boot in part.boots):
             raise Problem(f"{path}: no boot has passed: there is nothing to report")
-    return merge(parts)
+    return merge(parts.values())
 
 
 def write_report(files: Sequence[Path], out: Path) -> None:
