@@ -3,7 +3,7 @@
 
 Seen failing: without the [ERROR] lines of kunit.py, so that a kernel that died half-way passes;
 with the lines of a log taken for one document; with kunit.py's "" taken for a case; with User Mode
-Linux that isn't told where its files go.
+Linux that isn't told where its files go; and with its log in the folder that it empties.
 """
 
 import os
@@ -135,3 +135,10 @@ def test_nothing_is_left_at_home(
     before = set(os.listdir())
     assert run_uml(Uml(tmp_path, made, True)) == Report(CASES)
     assert not list((tmp_path / "home").iterdir()) and set(os.listdir()) == before
+
+
+def test_one_that_dies_early(made: Source, tmp_path: Path) -> None:
+    """Before it has a name for a folder of its own, User Mode Linux empties the one above."""
+    (tmp_path / "linux").write_text("#!/bin/sh\nrm -f ./*\nexit 1\n")
+    (tmp_path / "linux").chmod(0o755)
+    assert run_uml(Uml(tmp_path, made, True)) == Report((), "no case has reported")

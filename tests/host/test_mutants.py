@@ -188,12 +188,13 @@ ERRORS = [
         (Run("lockdep_x", "nodes-2"), "lost", KUNIT, ("bad",), "why"),
         (Run("wqtorture", "nodes-4", "node"), "fail", ERRORS, ("node 1 had 12 of 7",), ""),
         (Run("wqtorture", "nodes-4", "node"), "fail", ERRORS[:1], (), "why"),
+        (Run("wqtorture_disturbed", "nodes-2"), "fail", ERRORS, ("node 1 had 12 of 7",), ""),
     ],
 )
 def test_run_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run, verdict, lines, failed, lost
 ) -> None:
-    torture = run.case == "wqtorture"
+    torture = run.case.startswith("wqtorture")
     cases = "*workqueue*" if "lockdep" in run.case else "*workqueue*.bad"
 
     def boot(kernel, scenario, job, out, options) -> Record:
@@ -203,6 +204,7 @@ def test_run_machine(
         assert (
             "torture.secs=30" if torture else f"kunit.filter_glob={cases}"
         ) in options.append.split()
+        assert ("torture.disturb=" in options.append) == run.case.endswith("disturbed")
         reason = "" if verdict == "pass" else "why"
         return Record(run.machine, job, verdict, reason, 1.0, "tcg", "6.12", [], lines, [], None)
 

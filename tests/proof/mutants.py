@@ -37,8 +37,12 @@ CAUGHT_BY = re.compile(
     r"|(?P<kunit>\w+)(?: on (?P<machine>[\w-]+))?(?:: (?P<text>.+))?"
 )
 ORIGINAL = Mutant("original", {})
-TORTURE = "wqtorture"
-TORTURE_ARGS = "torture.secs=30 torture.args=stall_ms=5000"
+TORTURE, DISTURBED = "wqtorture", "wqtorture_disturbed"
+TORTURE_ARGS = {
+    TORTURE: "torture.secs=30 torture.args=stall_ms=5000",
+    DISTURBED: "torture.secs=30 torture.args=fair=0,stall_ms=10000 "
+    "torture.disturb=sysfs,cpumask,hotplug,freeze,threads",
+}
 BOOT_LIMIT = 300.0  # seconds for a boot on a machine
 TEST_LIMIT = 3600.0  # seconds for a test of pytest, with the kernels that it needs
 
@@ -63,7 +67,8 @@ class Run:
         if not self.machine:
             return ""
         # torture that is to find anything also gets what finds mistakes without effect
-        return "debug" if self.is_lockdep or (self.case == TORTURE and not self.text) else "test"
+        finds_all = self.case in TORTURE_ARGS and not self.text
+        return "debug" if self.is_lockdep or finds_all else "test"
 
     @property
     def is_test(self) -> bool:
@@ -149,9 +154,9 @@ def run_uml(uml: kunit.Uml, number: int, run: Run, out: Path) -> Found:
 
 def run_machine(kernel: BuildDir, number: int, run: Run, out: Path) -> Found:
     append = f"wq_mutant={number}"
-    if run.case == TORTURE:
+    if args := TORTURE_ARGS.get(run.case):
         job, failure = "torture", r"wqtorture: !!! (.*)"
-        append += f" {TORTURE_ARGS}"
+        append += f" {args}"
     else:
         job, failure = "kunit", r" +not ok \d+ (\w+).*"
         append += f" kunit.filter_glob={run.cases}"

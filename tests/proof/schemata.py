@@ -161,17 +161,32 @@ def dispatch(path: str, function: Function, others: Mapping[int, tuple[str, Func
 def combine(path: str, text: str, mutants: Mapping[int, tuple[str, str]]) -> str:
     """A file with all of its mutants {number: (name, text)}, of which wq_mutant chooses."""
     changed = {number: (name, split(other)) for number, (name, other) in mutants.items()}
+    parts = split(text)
+    others = {
+        place: {
+            number: (name, function)
+            for number, (name, other) in changed.items()
+            if isinstance(function := other[place], Function) and function != part
+        }
+        for place, part in enumerate(parts)
+    }
+    return assemble(path, parts, others)
+
+
+def assemble(
+    path: str,
+    parts: Iterable[str | Function],
+    others: Mapping[int, Mapping[int, tuple[str, Function]]],
+) -> str:
+    """A file, with the mutants {number: (name, function)} of those of its parts that have some."""
     combined = ""
-    for place, part in enumerate(split(text)):
+    for place, part in enumerate(parts):
         if isinstance(part, str):
             combined += part
-            continue
-        others = {
-            number: (name, function)
-            for number, (name, parts) in changed.items()
-            if isinstance(function := parts[place], Function) and function != part
-        }
-        combined += dispatch(path, part, others) if others else part.head + part.body
+        elif others.get(place):
+            combined += dispatch(path, part, others[place])
+        else:
+            combined += part.head + part.body
     return f'{DECLARATION}#line 1 "{path}"\n{combined}'
 
 

@@ -104,8 +104,9 @@ def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = 
     kernel says. However the kernel ends, the report says what has passed, and what was lost.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # User Mode Linux drops what a pipe has no room for.
-        text = Path(folder) / "log"
+        # User Mode Linux drops what a pipe has no room for. If it dies early, it empties its folder.
+        text, home = Path(folder) / "log", Path(folder) / "home"
+        home.mkdir()
         done = run(
             [
                 *(uml.kernel / UML.image, "mem=1G", UML_DIR, "console=tty", "kunit_shutdown=halt"),
@@ -113,7 +114,7 @@ def run_uml(uml: Uml, *, filter: str = "", append: str = "", log: Path | None = 
             ],
             limit=LIMIT,
             log=text,
-            cwd=Path(folder),
+            cwd=home,
             deaf=True,  # one that hangs or has panicked ignores TERM
         )
         said = text.read_text(errors="replace")
