@@ -74,7 +74,6 @@ class Claim:
     repeats: str  # where the document says how many, if they are fewer than five
     mixed: str  # where it says that kernels ran with different parameters
     older: str  # where it says that they are of an older series, if it has no link with a mark
-    to_mend: bool  # it's known to be wrong, in a patch that is to be written anew
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> "Claim":
@@ -114,7 +113,6 @@ class Claim:
             pattern,
             queries,
             boots=set(boots) if isinstance(boots, list) else {boots},
-            to_mend=table.get("to_mend", False),
             **{key: table.get(key, "") for key in ("repeats", "mixed", "older")},
         )
 

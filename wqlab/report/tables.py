@@ -164,8 +164,7 @@ def time_tables(panel: Panel) -> list[Table]:
 
 def running_table(panel: Panel) -> Table | None:
     """Mode sleep: the most items that ran at once, against max_active."""
-    limits = panel.limits if panel.mode == "sleep" else []
-    if not limits:
+    if not (limits := panel.limits if panel.mode == "sleep" else []):
         return None
     shown = ", ".join(f"{limit:,}" for limit in limits)
     title = f"sleep: items running at once, max_active {shown}"
@@ -228,8 +227,7 @@ def ratio_row(
     named = [
         (panel.label(kernel), panel.figures(kernel, scope, metric)) for kernel, scope in (new, old)
     ]
-    compared = compare(panel.metrics[metric], *named)
-    if not compared:
+    if not (compared := compare(panel.metrics[metric], *named)):
         return None
     medians = " / ".join(figure(Spread.of(values).median) for _, values in named)
     return [*cells(medians, " / ".join(map(str, compared.ratio.n))), ratio_cell(compared)]
