@@ -4,9 +4,8 @@
 tests/claims.toml has the claims. A claim is text in which {queries} stand for numbers, and rows of a
 table; "..." is anything short. The text is looked for in documents, whatever its line breaks, and each
 number there has to be what its query gives, rounded to as many digits as are written. What queries are,
-tests/proof/answers.py says.
-
-`PYTHONPATH=. python3 tests/proof/claims.py` prints what differs, and all numbers that no claim has.
+tests/proof/answers.py says. tests/host/test_claims.py prints what differs, and all numbers that no claim
+has.
 """
 
 import math
@@ -229,16 +228,3 @@ def unclaimed(doc: str) -> list[str]:
         for one in re.finditer(NUMBER, text)
         if not all(blank[one.start() : one.end()])
     ]
-
-
-def main() -> None:
-    """Print all that is wrong."""
-    for claim in claims():
-        print(*claim.check(), sep="\n", end="\n" if claim.check() else "")
-    for doc in declared()["covered"]:
-        print(*(f"{doc}: no claim has: {line}" for line in unclaimed(doc)), sep="\n")
-        print(*(f"{doc}: {line}" for line in marked_wrong(doc)), sep="\n")
-
-
-if __name__ == "__main__":
-    main()
