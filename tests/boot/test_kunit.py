@@ -67,7 +67,7 @@ APPEND = {NATIVE: "kunit.filter_glob=*workqueue*"}  # without KUnit's own exampl
 BOOTS = {
     f"{machine}-{kernel.name}": Boot(machine, "kunit", kernel, APPEND.get(kernel, ""), timeout=600)
     for kernel, machines in (
-        (TEST, ("single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11")),
+        (TEST, ("single", "one-llc-12", "llc-4x3x2", "two-nodes-4x11", "nodes-4", "nodes-8")),
         # larger machines take minutes to come up with these
         (DEBUG, ("single",)),
         (FIND, ("single", "one-llc-12")),
