@@ -8,20 +8,14 @@ the CPUs of another partition.
 
 import pytest
 from needs import DEBUG, Boot
-from test_late import pools
+from test_late import confined, pools
 
-from wqlab.guests.scenario import SCOPES, find_scenario, format_pods, parse_cpulist
+from wqlab.guests.scenario import SCOPES, find_scenario, parse_cpulist
 from wqlab.guests.vm import Record
 
 MACHINE, ISOLATED = "two-nodes-2x3x2", "2-3,7"
 # Linux 7.1 took from nohz_full= that it narrows wq_unbound_cpumask.
 NARROWED = ("6.12", "6.18")
-
-
-def confined(record: Record, scope: str) -> list[list[str]]:
-    """The pools of each time that the job has looked."""
-    said = [line.split()[2:] for line in record.lines if line.startswith(f"pods {scope} ")]
-    return [format_pods(tuple(map(parse_cpulist, one))) for one in said]
 
 
 def wanted(scope: str, isolated: str) -> list[str]:

@@ -129,6 +129,12 @@ def pools(machine: Scenario, been: Cpus, up: Cpus, isolated: Cpus, scope: str) -
     return format_pods((*(pods | {allowed}),))
 
 
+def confined(record: Record, scope: str) -> list[list[str]]:
+    """The pools of each time that the job has looked."""
+    said = [line.split()[2:] for line in record.lines if line.startswith(f"pods {scope} ")]
+    return [format_pods(tuple(map(parse_cpulist, one))) for one in said]
+
+
 @pytest.mark.parametrize(
     ("case", "scope"),
     [
@@ -146,7 +152,6 @@ def test_late(record: Record, case: Case, scope: str) -> None:
     """At boot, and after what is written then."""
     refused = [line for line in record.lines if line.startswith("result ") and line != "result ok"]
     assert not refused
-    said = [line.split()[2:] for line in record.lines if line.startswith(f"pods {scope} ")]
     isolated = parse_cpulist(case.isolated) if case.isolated else frozenset()
     want = [pools(case.machine, been, up, isolated, scope) for been, up in case.states()]
-    assert [format_pods(tuple(map(parse_cpulist, one))) for one in said] == want
+    assert confined(record, scope) == want

@@ -23,7 +23,6 @@ from wqlab.results.file import load, save
 from wqlab.results.metrics import counted, samples
 from wqlab.results.model import Results
 
-MEASURED = sorted(set((ROOT / "results").glob("*.json")) - {ROOT / slices.RECORD})
 TWO = made_results.results({"stock": 1.0, "patched": 2.0}, boots=3, lost=1, icount=True, locks=True)
 
 
@@ -82,7 +81,7 @@ def test_what_was_simulated_has_its_run(capsys: pytest.CaptureFixture, name: str
 @pytest.mark.tier("test")
 def test_stored_results(capsys: pytest.CaptureFixture) -> None:
     """All of their figures are there, those of one thing together."""
-    each_holds(MEASURED, lambda path: check_figures(path, call(capsys, path)))
+    each_holds(slices.MEASURED, lambda path: check_figures(path, call(capsys, path)))
 
 
 def check_figures(path: Path, found: Lines) -> None:

@@ -470,14 +470,11 @@ def all_is_in_the_axes(figure: Figure) -> None:
             assert left <= x <= right and bottom <= y <= top
 
 
-MEASURED = sorted(set((ROOT / "results").glob("*.json")) - {ROOT / slices.RECORD})
-
-
 @pytest.mark.tier("test")
 def test_every_measured_file_can_be_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its figures are painted, but not rendered, which takes most of the time."""
     painted = paint_only(monkeypatch)
-    each_holds(MEASURED, lambda path: check_report(path, painted))
+    each_holds(slices.MEASURED, lambda path: check_report(path, painted))
 
 
 def check_report(path: Path, painted: dict[str, tuple[Figure, list[str]]]) -> None:
@@ -526,7 +523,7 @@ def test_there_are_charts() -> None:
 
 
 def test_there_are_measured_files() -> None:
-    assert len(MEASURED) >= 8
+    assert len(slices.MEASURED) >= 8
 
 
 # --- where it comes from -----------------------------------------------------------------

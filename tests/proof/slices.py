@@ -36,6 +36,7 @@ from wqlab.kernels.bases import default_base, series_names
 
 FITS = 15  # minutes that `make test` has for a slice
 RECORD = "results/proofs.json"
+MEASURED = sorted(set((ROOT / "results").glob("*.json")) - {ROOT / RECORD})  # the other results
 STATE = "build/test/slices.json"  # what make test-full goes on from
 MADE = re.compile(r"(?<=<!-- proofs -->\n).*?(?=<!-- /proofs -->)", re.DOTALL)
 COUNTS = "{} passed, {} failed, {} skipped"
