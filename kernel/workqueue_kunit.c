@@ -172,6 +172,21 @@ static struct pool_workqueue *pwq_here(struct workqueue_struct *wq)
 	return unbound_pwq(wq, raw_smp_processor_id());
 }
 
+/* does any unbound pool have @nice, other than those that nobody uses any more? */
+static bool nice_has_pool(int nice)
+{
+	struct worker_pool *pool;
+	int bkt;
+
+	kthread_flush_worker(pwq_release_worker);
+	guard(mutex)(&wq_pool_mutex);
+	hash_for_each(unbound_pool_hash, bkt, pool, hash_node) {
+		if (pool->attrs->nice == nice)
+			return true;
+	}
+	return false;
+}
+
 /* manage the pool, as one of its workers would, but don't create any */
 static void start_managing(struct worker_pool *pool)
 {
@@ -193,6 +208,7 @@ static struct worker_pool *take_only_worker(struct kunit *test, struct workqueue
 {
 	struct worker_pool *pool;
 
+	EXPECT_SOON(test, !nice_has_pool(-15));	/* those of other cases may have a manager */
 	set_nice(test, wq, -15);	/* a pool that nobody else uses, with one worker */
 	pool = pwq_here(wq)->pool;
 	start_managing(pool);
