@@ -23,6 +23,7 @@ import wq_contention
 import wq_verify
 from wq_verify import Absent, Look, Unknown
 
+INSTALL = "Debian: python3-drgn; others: pip install drgn"
 SCRIPTS = pytest.mark.parametrize("script", [wq_verify, wq_contention], ids=lambda s: s.__name__)
 
 
@@ -100,13 +101,19 @@ def test_no_debug_info(script: object, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @SCRIPTS
-def test_without_drgn(script: object) -> None:
-    """Run by Python itself."""
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ([], "this is a script for drgn: run it as"),
+        (["-S"], f"Python finds no drgn: install it ({INSTALL}), and run this as"),
+    ],
+    ids=["by Python", "not installed"],
+)
+def test_without_drgn(script: object, options: list[str], why: str) -> None:
     path = TOOLS / f"{script.__name__}.py"
-    done = subprocess.run(
-        [sys.executable, path], capture_output=True, check=False, text=True, timeout=60
-    )
-    said = f"{path.name}: this is a script for drgn: run it as drgn {path.name}\n"
+    command = [sys.executable, *options, path]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
+    said = f"{path.name}: {why} drgn {path.name}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 

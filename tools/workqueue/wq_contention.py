@@ -61,11 +61,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import sqrt
 
-import drgn
-from drgn.helpers.linux.cpumask import for_each_possible_cpu
-from drgn.helpers.linux.idr import idr_for_each
-from drgn.helpers.linux.list import list_for_each, list_for_each_entry
-from drgn.helpers.linux.percpu import per_cpu
+try:
+    import drgn
+    from drgn.helpers.linux.cpumask import for_each_possible_cpu
+    from drgn.helpers.linux.idr import idr_for_each
+    from drgn.helpers.linux.list import list_for_each, list_for_each_entry
+    from drgn.helpers.linux.percpu import per_cpu
+except ImportError:
+    print(
+        "wq_contention.py: Python finds no drgn: install it (Debian: python3-drgn; others: pip "
+        "install drgn), and run this as drgn wq_contention.py",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 Z = 1.96  # of the normal distribution, for 95 %
 # A lock's word, see include/asm-generic/qspinlock_types.h
@@ -100,7 +108,8 @@ interval:s:1
 """
 NO_DEBUG_INFO = (
     "install the debug info of this kernel (Debian: linux-image-RELEASE-dbg; others: set "
-    "DEBUGINFOD_URLS and get vmlinux with debuginfod-find), and give it to drgn with -s VMLINUX"
+    "DEBUGINFOD_URLS and get vmlinux with debuginfod-find), and give it to drgn with -s VMLINUX; "
+    "BTF is not enough"
 )
 
 

@@ -60,9 +60,17 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 
-import drgn
-from drgn.helpers.linux.idr import idr_for_each
-from drgn.helpers.linux.percpu import per_cpu, per_cpu_ptr
+try:
+    import drgn
+    from drgn.helpers.linux.idr import idr_for_each
+    from drgn.helpers.linux.percpu import per_cpu, per_cpu_ptr
+except ImportError:
+    print(
+        "wq_verify.py: Python finds no drgn: install it (Debian: python3-drgn; others: pip "
+        "install drgn), and run this as drgn wq_verify.py",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 SEEN = 3  # times that a fault has to be seen to be believed
 TRIES = 12  # times to look for that
@@ -73,7 +81,8 @@ HIGHPRI_NICE = -20
 CACHE_ID = 1 << 4  # of a cache's attributes, include/linux/cacheinfo.h
 NO_DEBUG_INFO = (
     "install the debug info of this kernel (Debian: linux-image-RELEASE-dbg; others: set "
-    "DEBUGINFOD_URLS and get vmlinux with debuginfod-find), and give it to drgn with -s VMLINUX"
+    "DEBUGINFOD_URLS and get vmlinux with debuginfod-find), and give it to drgn with -s VMLINUX; "
+    "BTF is not enough"
 )
 
 
@@ -1101,9 +1110,9 @@ def node_slots(kernel: Kernel, wq: drgn.Object, pwqs: list[drgn.Object]) -> Slot
             yield f"work items wait on {title} beside {limit - counted} free slots", waits
 
 
-def starved(kernel: Kernel, pool: drgn.Object) -> Iterator[str]:
+def starved(kernel: Kernel, workers: Workers) -> Iterator[str]:
     """Describe the workers that are runnable and haven't run for STARVED seconds."""
-    for worker in kernel.workers(pool).attached.values():
+    for worker in workers.attached.values():
         task = worker.task
         if not task or not task.on_rq:
             continue
@@ -1127,7 +1136,7 @@ def check_stuck(kernel: Kernel, look: Look, number: int, pool: drgn.Object) -> N
     ago = (kernel["jiffies_64"].value_() - pool.member_(progress).value_()) & (1 << 64) - 1
     if not items or ago < second:
         return
-    why = next(starved(kernel, pool), "") if ago >= STARVED * second else ""
+    why = next(starved(kernel, workers), "") if ago >= STARVED * second else ""
     if not why:
         # one that is neither idle nor busy looks for work by itself
         if pool.nr_running or not workers.idle or workers.between:
