@@ -77,7 +77,7 @@ def test_scenario_matches_its_machine() -> None:
 
 
 def check_machine(path: Path) -> None:
-    """QEMU numbers siblings next to each other and gives each die an LLC."""
+    """QEMU numbers siblings next to each other, and gives each die an LLC or, without L3, each core."""
     scenario = load_scenario(path)
     if not scenario.pods:
         return
@@ -85,7 +85,7 @@ def check_machine(path: Path) -> None:
     for scope, each in (
         ("cpu", 1),
         ("smt", threads),
-        ("cache", cores * threads),
+        ("cache", cores * threads if scenario.l3 else threads),
         ("system", scenario.cpus),
     ):
         want = [range(first, first + each) for first in range(0, scenario.cpus, each)]

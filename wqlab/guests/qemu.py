@@ -56,10 +56,10 @@ DEFAULTS = BootOptions()
 
 def unfit(arch: Arch, scenario: Scenario, present: int | None = None) -> str:
     """Why there is no such guest of this architecture; "" if there is."""
-    lacking = [level for level, count in scenario.smp.items() if count > 1]
-    lacking = [level for level in lacking if level not in arch.levels]
+    lacking = [name for name, nr in scenario.smp.items() if nr > 1 and name not in arch.levels]
     if len(scenario.nodes) > arch.nodes:
         lacking.append(f"more than {arch.nodes} nodes")
+    lacking += [] if scenario.l3 or arch.no_l3 else ["caches"]
     if present and not arch.hotplug:
         lacking.append("CPUs that are added later")
     return f"on {arch.name} there are no {' and no '.join(lacking)}" if lacking else ""
@@ -108,16 +108,15 @@ def qemu_command(
 
 def _machine(arch: Arch, scenario: Scenario, accel: str, present: int | None) -> list[str]:
     """The options for CPUs, memory and nodes."""
-    smp = {level: scenario.smp[level] for level in arch.levels}
-    if present:
-        smp = {"maxcpus": scenario.cpus} | smp
+    smp = {"maxcpus": scenario.cpus} if present else {}
+    smp |= {level: scenario.smp[level] for level in arch.levels}
     levels = ",".join(f"{level}={count}" for level, count in smp.items())
     cpu = arch.kvm if accel == "kvm" else arch.cpu
     cpu += arch.many if scenario.cpus > XAPIC else ""
+    cpu += "" if scenario.l3 else arch.no_l3
     words = ["-machine", arch.machine, "-cpu", cpu, "-accel", accel]
     words += ["-smp", f"{present or scenario.cpus},{levels}", "-m", f"{scenario.memory}M"]
-    if scenario.icount is not None:
-        words += ["-icount", f"shift={scenario.icount},sleep=off"]
+    words += [] if scenario.icount is None else ["-icount", f"shift={scenario.icount},sleep=off"]
     share = scenario.memory // len(scenario.memory_nodes)
     for node, cpus in enumerate(scenario.nodes):
         options = [f"node,nodeid={node}"]

@@ -28,9 +28,7 @@ def parse_cpulist(text: str) -> Cpus:
     cpus: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if not match:
-            raise TopologyError(f'"{text}" is not a list of CPUs')
-        first, last = int(match[1]), int(match[2] or match[1])
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if last < first:
             raise TopologyError(f'"{text}" is not a list of CPUs')
         cpus.update(range(first, last + 1))
@@ -59,6 +57,7 @@ class Scenario:
 
     name: str
     smp: dict[str, int]  # of LEVELS: how many of each the one before has
+    l3: bool  # whether there is a cache above those of a core
     nodes: Pods  # CPUs of each NUMA node, which may be none
     memory: int  # MiB
     memoryless: frozenset[int]  # nodes without memory
@@ -125,6 +124,7 @@ def load_scenario(path: Path) -> Scenario:
         scenario = Scenario(
             name=path.stem,
             smp={level: int(({"clusters": 1} | data["smp"])[level]) for level in LEVELS},
+            l3=bool(data.get("l3", True)),
             nodes=_nodes(data["nodes"]),
             memory=int(data["memory"]),
             memoryless=frozenset(map(int, data.get("memoryless", []))),

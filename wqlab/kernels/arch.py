@@ -29,6 +29,7 @@ class Arch:
     hotplug: bool  # QEMU can add CPUs to a machine that runs
     append: str  # boot parameters: the console, and what emulation needs
     debian: str  # flavour of Debian's own kernel
+    no_l3: str = ""  # to be added for CPUs without an L3; "" where there are no caches
 
     @property
     def foreign(self) -> bool:
@@ -65,6 +66,7 @@ ARCHES = (
         # A host that is busy delays the emulated timer, which the kernel takes for broken.
         append="console=ttyS0 no_timer_check",
         debian="cloud-amd64",
+        no_l3=",l3-cache=off",
     ),
     Arch(
         name="arm64",
