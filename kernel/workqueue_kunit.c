@@ -1549,7 +1549,7 @@ static void flush_waits_for_slot(struct kunit *test)
 	await_barrier(test, second);
 	if (cancel)
 		KUNIT_EXPECT_TRUE(test, cancel_work(&second->work));
-	stop_managing(pool);
+	kunit_release_action(test, stop_managing, pool);
 	complete_all(&busy->release);
 	if (!cancel) {
 		expect_waits(test, second);
