@@ -1327,6 +1327,7 @@ enum { NR_LIMITED = 24 };
 struct limited {
 	struct workqueue_struct	*wq;
 	struct completion	end;		/* complete() lets one item end */
+	int			nr_told;	/* how many were told to end */
 	struct item		*items[NR_LIMITED];
 };
 
@@ -1355,6 +1356,15 @@ static int nr_running(struct limited *limited)
 	return nr;
 }
 
+static int nr_ended(struct limited *limited)
+{
+	int i, nr = 0;
+
+	for (i = 0; i < NR_LIMITED; i++)
+		nr += READ_ONCE(limited->items[i]->nr_ended);
+	return nr;
+}
+
 /* queue @nr items from @first on, on all CPUs in turns or all on one */
 static void queue_limited(struct limited *limited, int first, int nr, bool all_cpus)
 {
@@ -1367,6 +1377,7 @@ static void queue_limited(struct limited *limited, int first, int nr, bool all_c
 
 static void end_limited(struct limited *limited, int nr)
 {
+	limited->nr_told += nr;
 	while (nr--)
 		complete(&limited->end);
 }
@@ -1387,7 +1398,7 @@ static int nr_slots(struct workqueue_struct *wq)
 
 static bool are_running(struct limited *limited, int nr)
 {
-	return nr_running(limited) == nr &&
+	return nr_ended(limited) == limited->nr_told && nr_running(limited) == nr &&
 	       nr_slots(limited->wq) == limited->wq->max_active;
 }
 
