@@ -235,7 +235,8 @@ UNARY: dict[str, Callable[[int], int]] = {
 }
 # What the kernel calls as functions, of integers
 FUNCTIONS: dict[str, Callable[..., int]] = {
-    **dict.fromkeys(("min", "min_t", "umin", "min3", "min_not_zero"), min),
+    **dict.fromkeys(("min", "min_t", "umin", "min3"), min),
+    "min_not_zero": lambda *v: min(filter(None, v), default=0),
     **dict.fromkeys(("max", "max_t", "umax", "max3"), max),
     **dict.fromkeys(("clamp", "clamp_t", "clamp_val"), lambda v, low, high: min(max(v, low), high)),
     **dict.fromkeys(("READ_ONCE", "likely", "unlikely"), lambda v: v),

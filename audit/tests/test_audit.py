@@ -96,6 +96,8 @@ def known(one: Name | Call) -> Values:
         ("(typeof(two + 1))two << 1", {4}),
         ("min_t(typeof(f(a, b)), 4, two)", {2}),
         ("max_t(struct a *, 4, two)", {4}),
+        ("min_not_zero(0, 4)", {4}),
+        ("min_not_zero(0, 0)", {0}),
     ],
 )
 def test_expressions(text: str, values: set[int]) -> None:
