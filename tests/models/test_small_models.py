@@ -43,10 +43,10 @@ class Model:
 MODELS = {
     "wakeup": Model(
         {
-            "": 10_000_000,
+            "PRODUCERS=2": 1_000_000,
             CREATE: 1_000_000,
             PERCPU: 1_000_000,
-            "STRAYS=1 PRODUCERS=2": 1_000_000,
+            "STRAYS=1 PRODUCERS=1": 100_000,
             MEET: 100_000,
             f"{MEET} PERCPU": 100_000,
             f"{MEET} PERCPU UNBIND": 1_000_000,
@@ -64,6 +64,7 @@ MODELS = {
             "BREAK_SLEEPS_SILENTLY": (f"{MEET} PERCPU", LOST),
             "BREAK_UNBINDS_SILENTLY": (f"{MEET} PERCPU UNBIND", LOST),
         },
+        {"": 10_000_000, "STRAYS=1 PRODUCERS=2": 10_000_000},
     ),
     "flushing": Model(
         {
