@@ -116,7 +116,8 @@ def _machine(arch: Arch, scenario: Scenario, accel: str, present: int | None) ->
     cpu += "" if scenario.l3 else arch.no_l3
     words = ["-machine", arch.machine, "-cpu", cpu, "-accel", accel]
     words += ["-smp", f"{present or scenario.cpus},{levels}", "-m", f"{scenario.memory}M"]
-    words += [] if scenario.icount is None else ["-icount", f"shift={scenario.icount},sleep=off"]
+    if scenario.icount is not None:
+        words += ["-icount", f"shift={scenario.icount},sleep=off"]
     share = scenario.memory // len(scenario.memory_nodes)
     for node, cpus in enumerate(scenario.nodes):
         options = [f"node,nodeid={node}"]

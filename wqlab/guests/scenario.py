@@ -28,10 +28,9 @@ def parse_cpulist(text: str) -> Cpus:
     cpus: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first:
+        if not match or int(match[2] or match[1]) < int(match[1]):
             raise TopologyError(f'"{text}" is not a list of CPUs')
-        cpus.update(range(first, last + 1))
+        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(cpus)
 
 
