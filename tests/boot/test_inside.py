@@ -33,8 +33,8 @@ from wqlab.kernels.arch import Arch
 LEFT_OUT = {"__pycache__", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tkinter"}
 
 
-def python_with(packages: Path) -> dict[str, Path]:
-    """The files of Python and of drgn in that folder."""
+def python_with(*packages: Path) -> dict[str, Path]:
+    """The files of Python and of drgn in these folders."""
     program = Path(sys.executable).resolve()
     library = Path(re.__file__).resolve().parent.parent
     files = [
@@ -44,9 +44,10 @@ def python_with(packages: Path) -> dict[str, Path]:
         and not LEFT_OUT & set(path.relative_to(library).parts)
         and not path.relative_to(library).parts[0].startswith("config-")
     ]
-    drgn = [*packages.glob("*drgn*/**/*.py"), *packages.glob("_drgn*.so")]
-    found = {program, *files, *drgn}
-    for path in [program, *(path for path in (*files, *drgn) if path.suffix == ".so")]:
+    for folder in packages:
+        files += [*folder.glob("*drgn*/**/*.py"), *folder.glob("_drgn*.so")]
+    found = {program, *files}
+    for path in [program, *(path for path in files if path.suffix == ".so")]:
         found.update(libraries(path))
     return {str(path): path for path in found}
 

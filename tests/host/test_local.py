@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """wqlab local on a made-up machine: its files below a directory, its programs in PATH.
 
-Seen failing with, in this order: each check left out; the shard size not put back, put back
-but not when killed; the module left loaded; boots thrown away by a signal; a rerun that begins
-anew; a file of another kernel written over; lost items that pass; default_affinity_scope
-written; a parameter of mode 0444 written; shares and callers misread; samples of a timer taken
-for cycles; boots under perf without a reason; mainline's module taken for this one; a verdict
-by two runs that does not say so, by runs that overlap, by a host that was busy, by the scopes
-alone where no cycles are spent at the lock, by finer scopes only, and against scope cache where
-another is the default; waiters outside the workqueue code counted, or not named; --watch that
-loads, that records before it asks for cycles, that judges few samples or an idle host; README.md with another
-figure in the verdict.
+Seen failing with, in this order: each check left out; the shard size not put back, put back but not
+when killed; the module left loaded; boots thrown away by a signal; a rerun that begins anew; a file
+of another kernel written over; lost items that pass; default_affinity_scope written; a parameter of
+mode 0444 written; shares and callers misread; samples of a timer taken for cycles; boots under perf
+without a reason; mainline's module taken for this one; a verdict by two runs that does not say so,
+by runs that overlap, by a host that was busy, by the scopes alone where no cycles are spent at the
+lock, by finer scopes only, by one CPU that queues though the runs overlap, and against scope cache
+where another is the default; waiters outside the workqueue code counted, or not named; --watch that
+loads, that records before it asks for cycles, that judges few samples or an idle host; README.md
+with another figure in the verdict.
 """
 
 import json
@@ -74,7 +74,7 @@ for scope in ${scopes//,/ }; do
         continue
     fi
     rate=5000
-    for file in $ROOT/rate-$scope $ROOT/rate-$scope.$(wc -l <$ROOT/calls); do
+    for file in $ROOT/rate-$scope{,-${mode#mode=},.$(wc -l <$ROOT/calls)}; do
         [[ ! -e $file ]] || rate=$(<$file)
     done
     echo "6,3,3,-;test_workqueue: scope=$scope $mode threads=2 items=$((2 * items))" \\
@@ -578,6 +578,48 @@ def test_verdict(
     rates = {scope: 1000 * rate for scope, rate in rates.items()}
     found = quickly(machine, "--no-perf", "--runs", "3", **rates)
     assert found.startswith(f"Is it you? {shown} M items/s: {said}. This is of 3 runs, on")
+
+
+# One CPU queues: sixteen sockets of one CPU, and one cache of four, in QEMU
+SOCKETS = {"cpu": 34309, "smt": 33901, "cache": 38106, "numa": 182432, "system": 130713}
+CACHE = {"cpu": 66375, "smt": 43567, "cache": 106713, "numa": 111355, "system": 76463}
+
+
+@pytest.mark.parametrize(
+    ("fanout", "default", "runs", "said"),
+    [
+        (
+            SOCKETS,
+            "cache",
+            3,
+            "One CPU that queues gets 4.8 times as much in numa: pools of cache are",
+        ),
+        (SOCKETS, "cache", 1, "At first sight, one CPU that queues gets 4.8 times as much in numa"),
+        (SOCKETS, "cpu", 3, "gets 5.3 times as much in numa: pools of cpu are too small"),
+        (SOCKETS, "numa", 3, ""),
+        (SOCKETS, "system", 3, ""),
+        (CACHE, "cache", 3, ""),
+        (CACHE, "cpu", 3, "gets 1.7 times as much in numa"),
+    ],
+)
+def test_verdict_of_one_cpu_that_queues(
+    machine: Machine, fanout: dict[str, int], default: str, runs: int, said: str
+) -> None:
+    default_scope(machine, default)
+    for scope, rate in fanout.items():
+        machine.put(f"rate-{scope}-fanout", str(rate))
+    found = quickly(machine, "--modes", "serial,fanout", "--no-perf", "--runs", str(runs))
+    assert LITTLE in found and (said in found if said else "that queues" not in found)
+    assert all("work_ns=20000" in call for call in machine.calls() if "mode=fanout" in call)
+
+
+def test_no_verdict_where_runs_of_one_cpu_that_queues_overlap(machine: Machine) -> None:
+    default_scope(machine, "cache")
+    machine.put("rate-numa-fanout", "9000")
+    machine.put("rate-numa.2", "5000")  # its first run in mode fanout
+    machine.put("rate-cache-fanout", "5000")
+    found = quickly(machine, "--modes", "serial,fanout", "--no-perf", "--runs", "3")
+    assert "that queues" not in found
 
 
 def test_verdict_says_where_the_cycles_went(machine: Machine) -> None:

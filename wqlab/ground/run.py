@@ -240,10 +240,3 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, before):
             signal.signal(number, handler)
-
-
-def time_left(seconds: float) -> str:
-    """As ", about 3 min left"; below a minute and a half in seconds."""
-    if seconds < 90:
-        return f", about {seconds:.0f} s left"
-    return f", about {seconds / 60:.0f} min left"

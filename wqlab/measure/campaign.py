@@ -14,7 +14,7 @@ from typing import Any
 
 from wqlab.ground.files import write_whole
 from wqlab.ground.problem import Problem
-from wqlab.ground.run import say, side_by_side, time_left
+from wqlab.ground.run import say, side_by_side
 from wqlab.ground.text import plural
 from wqlab.guests.vm import Record
 from wqlab.kernels.options import output
@@ -97,7 +97,9 @@ class Progress:
         known = [sum(self.seconds[k]) / len(self.seconds[k]) for k in rest if k in self.seconds]
         if len(known) < len(rest) / 2:
             return ", time left not known yet"
-        return time_left(sum(known) / len(known) * len(rest) / min(self.at_once, len(rest)))
+        seconds = sum(known) / len(known) * len(rest) / min(self.at_once, len(rest))
+        about = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+        return f", about {about} left"
 
 
 class Campaign:

@@ -18,7 +18,8 @@ the default scope is that of the best one?
 There is none where the ranges of the runs overlap, or with fewer than three runs: two of one
 scope and two of an equal one are apart in one case of three. Where perf counts cycles and
 less than 2 % of them are spent in native_queued_spin_lock_slowpath while the default scope
-runs, the scopes differ for another reason than the lock.
+runs, the scopes differ for another reason than the lock. In mode `fanout` one CPU queues items
+of 20 us: pools are too small for that where 1.25 times as many run with more CPUs per pool.
 
 With --watch SECONDS nothing is inserted and nothing is changed: perf records the host under
 the load that it has, and the verdict is by the share of all cycles that the functions of
@@ -59,15 +60,14 @@ SIZES = [1, 2, 4, 8, 16, 32]
 RUNS, ITEMS = 5, 50000
 QUICK_ITEMS = 10000
 SLEEPERS = 8  # max_active in mode sleep
+WORK_NS = 20000  # in mode fanout
 PARAMETERS = "sys/module/workqueue/parameters"
 # The verdict
 BOTTLENECK, COSTLY = 2.0, 1.25  # times the throughput of the default scope
 IDLE_LOCK = 2.0  # percent of the cycles
 ENOUGH = 3  # runs
+SMALL = "are too small, as in virtual machines with a CPU per socket"
 BUSY = 0.1  # load average for each CPU, from which on others disturb
-
-
-# --- what is measured --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class Insert:
 
 def parameters(mode: str, items: int, cpus: int, scopes: list[str]) -> Run:
     """Of a run on a host with so many CPUs, each of which queues so many items."""
-    if mode == "sleep":  # a millisecond each, and few at a time
-        few = max(50, 2000 // cpus)
-        return {"mode": mode, "scopes": scopes, "items": few, "max_active": SLEEPERS}
-    return {"mode": mode, "scopes": scopes, "items": items}
+    run: Run = {"mode": mode, "scopes": scopes, "items": items}
+    sleep: Run = {"items": max(50, 2000 // cpus), "max_active": SLEEPERS}  # of a millisecond
+    fanout: Run = {"work_ns": WORK_NS, "spread": 0}
+    return run | (sleep if mode == "sleep" else fanout if mode == "fanout" else {})
 
 
 def plan(args: argparse.Namespace, cpus: int, sweeps: bool) -> list[Insert]:
@@ -171,12 +171,9 @@ class Making:
         return {"rows": rows, "perf": seen}
 
 
-# --- what is printed ---------------------------------------------------------------------
-
-
-def rates(results: Results) -> dict[str, list[int]]:
-    """Items/s each time that mode serial was run as it was at last, by scope."""
-    boots = [b for b in results.passed("local") if b.runs[0]["mode"] == "serial" and not b.perf]
+def rates(results: Results, mode: str) -> dict[str, list[int]]:
+    """Items/s each time that this mode was run as it was at last, by scope."""
+    boots = [b for b in results.passed("local") if b.runs[0]["mode"] == mode and not b.perf]
     found: dict[str, list[int]] = {}
     for row in (row for boot in boots if boot.runs == boots[-1].runs for row in boot.rows):
         if not row.missing:
@@ -201,17 +198,31 @@ def tables(results: Results) -> str:
             keys = "items_per_sec", *(f"queue_p{rank}_ns" for rank in (50, 90, 95)), "kworkers_peak"
             columns = [[value[key] for value in values] for key in keys]
             first, *rest = (f"{statistics.median(column):,.0f}" for column in columns)
-            shown.append((scope, first, f"[{min(columns[0]):,} - {max(columns[0]):,}]", *rest))
+            span = f"[{min(columns[0]):,} - {max(columns[0]):,}]" if number > 1 else ""
+            shown.append((scope, first, span, *rest))
         mode = words({key: value for key, value in what.items() if key != "scopes"})
         lines += ["", f"{mode}, {f'medians of {number} runs' if number > 1 else 'one run'}"]
         lines += table(shown, (True, False, True, False, False, False, False))
     return "\n".join(lines)
 
 
+def alone(results: Results, base: str) -> list[str]:
+    """What is said where a scope with more CPUs per pool is better for one CPU that queues."""
+    found = rates(results, "fanout")
+    median = {scope: statistics.median(values) for scope, values in found.items()}
+    best = max(MEASURED[MEASURED.index(base) :], key=lambda scope: median.get(scope, 0))
+    gain = median[best] / median[base] if base in found else 0
+    if gain < COSTLY or max(found[base]) >= min(found[best]):
+        return []
+    told = f"{'At first sight, o' if len(found[base]) < ENOUGH else 'O'}ne CPU that queues gets"
+    told += f" {gain:.1f} times as much in {best}: pools of {base} {SMALL}."
+    return [f"{told} If that is your load, try workqueue.default_affinity_scope={best}."]
+
+
 def verdict(results: Results, default: str | None) -> str:
     """Whether another scope than the default one gains something and why, by the rule at the head
     of this file. Scope cache stands for a default that is not known or was not measured."""
-    found = rates(results)
+    found = rates(results, "serial")
     base = default if default in found else "cache"
     if base not in found or len(found) == 1:
         return f"Is it you? Mode serial was not measured in scope {base} and others: no verdict."
@@ -230,7 +241,7 @@ def verdict(results: Results, default: str | None) -> str:
         said = "the runs differ too much to tell: measure again with more --runs, on an idle host"
     else:
         if best == coarser:
-            said = f"pools of {base} are too small, as in virtual machines with a CPU per socket"
+            said = f"pools of {base} {SMALL}"
         elif share is not None and share < IDLE_LOCK:
             said = "the scope matters here, but hardly any cycles are spent waiting for pool->lock"
         else:
@@ -252,6 +263,7 @@ def verdict(results: Results, default: str | None) -> str:
             f"While the module ran in scope {base}, {share:.1f} % of all cycles were spent in"
             f" native_queued_spin_lock_slowpath{most}."
         )
+    text += alone(results, base) if SMALL not in said else []
     return textwrap.fill(" ".join(text + busy(machine)), 90)
 
 
@@ -259,9 +271,6 @@ def busy(machine: Host) -> list[str]:
     """A warning, if others disturb what is measured."""
     said = [f"The host is busy: load average {machine.load}."]
     return said if (machine.load or 0) > BUSY * machine.cpus else []
-
-
-# --- the command -------------------------------------------------------------------------
 
 
 def measure(args: argparse.Namespace, host: LiveHost, temporary: Path) -> int:
@@ -320,20 +329,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"cores per shard, to be swept ({','.join(map(str, SIZES))}); '' for none",
     )
     parser.add_argument("--no-perf", dest="perf", action="store_false", help="leave perf alone")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="one run of each mode, few items, no sweep: a first answer",
-    )
+    quick = "one run of each mode, few items, no sweep: a first answer"
+    parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument(
         "--watch",
         type=positive,
         metavar="SECONDS",
         help="insert nothing: record who waits for locks under the load that the host has",
     )
-    parser.add_argument(
-        "--again", action="store_true", help="begin anew, do not go on from what is in FILE"
-    )
+    again = "begin anew, do not go on from what is in FILE"
+    parser.add_argument("--again", action="store_true", help=again)
     add_out(parser, LOCAL / f"{platform.release()}.json", "local/RELEASE.json")
 
 

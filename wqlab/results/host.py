@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import date
@@ -15,7 +16,7 @@ from typing import Any
 
 from wqlab.ground.places import INSTALLED, ROOT
 from wqlab.ground.problem import Problem
-from wqlab.ground.run import Done, run
+from wqlab.ground.run import run
 from wqlab.ground.text import plural
 from wqlab.results.model import Build, Host, Kernel, Made
 
@@ -27,10 +28,9 @@ def short_id(*parts: object) -> str:
 
 def _said(*command: str) -> str:
     """The output of a program, "" where it fails or is not there."""
-    try:
-        done = run(command, limit=30, env=os.environ | {"LC_ALL": "C"}, stderr=False)
-    except Problem:
-        done = Done(1, "")
+    if not shutil.which(command[0]):
+        return ""
+    done = run(command, limit=30, env=os.environ | {"LC_ALL": "C"}, stderr=False)
     return "" if done.status else done.output.strip()
 
 
