@@ -147,7 +147,8 @@ def by_slice(root: Path, rows: Sequence[Row]) -> list[list[str]]:
     return found
 
 
-TABLES = {"README.md": by_kernel, "CONTRIBUTING.md": by_slice}
+# CHANGELOG.md has that of its newest release; those before lose their marks, and so stay as they are
+TABLES = {"README.md": by_kernel, "CHANGELOG.md": by_kernel, "CONTRIBUTING.md": by_slice}
 
 
 def tables(root: Path) -> dict[str, str]:
