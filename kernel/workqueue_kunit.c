@@ -85,7 +85,7 @@ struct item {
 	struct work_struct	work;
 	struct completion	started;
 	struct completion	release;
-	struct completion	*until;	/* what it waits for, or ITEM_LIMIT */
+	struct completion	*until;	/* what it waits for, made before it, or ITEM_LIMIT */
 	bool			spin;	/* wait on the CPU */
 	int			nr_started;
 	int			nr_ended;
@@ -366,7 +366,7 @@ static void start_pair(struct kunit *test, bool spin)
 
 	/* a worker that was just created starts the second one anyway */
 	for (round = 0; round < 2; round++) {
-		struct item *first = new_item(test), *second = new_item(test);
+		struct item *second = new_item(test), *first = new_item(test);
 
 		first->until = &second->started;
 		first->spin = spin;
@@ -884,7 +884,7 @@ static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 static void item_starts_when_cpu_goes_offline(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_KUNIT_PERCPU, 0);
-	struct item *first = new_item(test), *second = new_item(test);
+	struct item *second = new_item(test), *first = new_item(test);
 	int cpu = cpumask_last(cpu_online_mask);
 
 	if (num_online_cpus() == 1)
