@@ -14,8 +14,9 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import answers
@@ -38,8 +39,21 @@ def flat(text: str) -> str:
 
 @cache
 def document(name: str) -> str:
-    """Its text, flat."""
-    return flat((ROOT / name).read_text())
+    """Its text, flat; of a patch, its changelog."""
+    text = (ROOT / name).read_text()
+    return flat(text.partition("\n\n")[2].partition("\n---\n")[0] if is_patch(name) else text)
+
+
+def is_patch(name: str) -> bool:
+    return name.endswith(".patch")
+
+
+def found(names: str | list[str]) -> list[str]:
+    """The documents of these names, in which "*" stands for any."""
+    each = [names] if isinstance(names, str) else names
+    paths = [sorted(ROOT.glob(one)) if "*" in one else [ROOT / one] for one in each]
+    assert all(paths), f"there is no {names}"
+    return [str(path.relative_to(ROOT)) for some in paths for path in some]
 
 
 def rounds_to(number: float, said: str) -> bool:
@@ -102,13 +116,10 @@ class Claim:
             queries.append(({}, None))
             put((own or [table["row"]])[0], base | words(said))
         put(" " + table.get("then", ""), base)
-        where = table["in"] if isinstance(table["in"], list) else [table["in"]]
-        found = [list(ROOT.glob(one)) if "*" in one else [ROOT / one] for one in where]
-        docs = [str(path.relative_to(ROOT)) for [path] in found]
         pattern = re.compile(re.sub(" +", " ", "".join(pieces)).strip())
         boots = table.get("boots", [])
         return cls(
-            docs,
+            found(table["in"]),
             pattern,
             queries,
             boots=set(boots) if isinstance(boots, list) else {boots},
@@ -172,7 +183,7 @@ class Claim:
 
     def dated(self, doc: str, used: list[tuple[Cell, str, int]]) -> Iterator[str]:
         """Files of an older series that the document neither links to, with a mark, nor says so."""
-        if doc.endswith(".patch"):  # which speaks of that patch alone
+        if is_patch(doc):  # which speaks of that patch alone
             return
         linked = {name for name, _ in LINK.findall(document(doc))}
         for name in sorted({cell.file for cell, _, _ in used} - linked):
@@ -218,7 +229,8 @@ def unclaimed(doc: str) -> list[str]:
     found = [match for one in claims() if doc in one.docs for match in one.pattern.finditer(text)]
     spans = [match.span(n + 1) for match in found for n in range(len(match.groups()))]
     plain = declared()["plain"]
-    for pattern in [*plain["all"], *plain.get(doc, [])]:
+    own = [patterns for name, patterns in plain.items() if fnmatch(doc, name)]
+    for pattern in [*plain["all"], *chain.from_iterable(own)]:
         spans += [match.span() for match in re.finditer(pattern, text)]
     blank = bytearray(len(text))
     for start, end in spans:
