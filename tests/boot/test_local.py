@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make local` in a guest: the real module, inserted by modprobe as `dkms install` leaves it."""
+"""`make local` in a guest: the real module, inserted by modprobe as `dkms install` leaves it.
+
+Seen failing: without the module there, and with a verdict by mode serial alone.
+"""
 
 import re
 import shutil
