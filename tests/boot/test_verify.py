@@ -32,6 +32,7 @@ from test_late import Case as Late
 from test_pods import each_machine
 from test_torture import STOCK
 
+from wqlab.ground.places import ROOT
 from wqlab.guests import vm
 from wqlab.guests.scenario import Scenario, find_scenario
 from wqlab.kernels.builddir import BuildDir
@@ -72,6 +73,19 @@ def test_stock_is_right_with_all_cpus(record: vm.Record) -> None:
 def test_stock_is_wrong_with_late_cpus(record: vm.Record) -> None:
     """Its pods stay as they were at boot, when it took CPUs without domain for one cache's."""
     assert any(line.startswith("llc: cache pod ") for line in wrong(record.verified))
+
+
+@pytest.mark.needs(next(case.boot(STOCK) for case in LATE if case.name == "caches"))
+def test_documented(record: vm.Record) -> None:
+    """What docs/seeing.md shows is what it prints once two of these CPUs are online."""
+    checks = record.verified[2]["checks"]
+    count = Counter(check["status"] for check in checks)
+    said = [f"{check['check']} {check['status']} {check['text']}" for check in checks]
+    said.append(", ".join(f"{count[word]} {word}" for word in ("right", "wrong", "unknown", "n/a")))
+    seeing = (ROOT / "docs/seeing.md").read_text()
+    [shown] = re.findall(r"two CPUs online since:\n\n((?: {4}.*\n)+)", seeing)
+    for piece in " ".join(shown.split()).split(" ... "):
+        assert piece in " ".join(said)
 
 
 @pytest.mark.needs(Boot("nodes-2x1", "starve"))
