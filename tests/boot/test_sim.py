@@ -165,8 +165,9 @@ def wakeups(one: Measured) -> float:
     return took.taken / one.items if took else 0.0
 
 
-# A thread or worker that goes to sleep just before it's woken up, or not: runs differ by 7 %.
-WAKEUPS_SPREAD = 1.05
+# A thread or worker that goes to sleep just before it's woken up, or not. In serial in scope cpu, 15 runs
+# had 1.05 times stock's in the middle, 1.00 at least and 1.07 at most; in all other modes it's less.
+WAKEUPS_SPREAD = 1.08
 
 
 @pytest.mark.parametrize(
