@@ -26,7 +26,7 @@ from wqlab.ground.places import ROOT
 from wqlab.ground.stats import ENOUGH
 
 PATH = ROOT / "tests/claims.toml"
-LINK = re.compile(r"\]\([^)]*?results/([\w.-]+\.json)\)([†‡]*)")
+LINK = re.compile(r"\]\((?:\.\./)*results/([\w.-]+\.json)\)([†‡]*)")
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 HOLE = re.compile(r"\{([^}]*)\}")
 VERDICT = re.compile(r"\b(slower|faster|fewer|gains?|loses?|longer|shorter|no difference)\b")
