@@ -3,9 +3,10 @@
 
 Seen failing: with mutants of lines that comments and strings have, of the first line of a statement
 alone, and of what a function with a bool for an argument returns; with names that count lines; with
-numbers from 2; with a digest of names; with a mutant tried again that is known, or caught at the first
-failure of a case; with equivalent ones counted; with functions left out that cannot be shared; and with
-a reason for a mutant that there is not, a caught one, and a series that the file is not of.
+numbers from 2; with what was survived left out of the file; with a digest of names; with a mutant tried
+again that is known, or caught at the first failure of a case; with equivalent ones counted; with
+functions left out that cannot be shared; and with a reason for a mutant that there is not, a caught
+one, and a series that the file is not of.
 """
 
 import json
@@ -177,6 +178,22 @@ def test_outcomes(tmp_path: Path) -> None:
         "b": {"KUnit": ""},
     }
     assert [again.catcher(name) for name in "abc"] == ["a_case on nodes-4", "", ""]
+
+
+def test_goes_on_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the stored file has, that nothing is tried twice."""
+    monkeypatch.setattr(generate, "STORED", tmp_path / "stored")
+    found = breaks(STOCK, SERIES)[:3]
+    outcomes = Outcomes(tmp_path / "here")
+    outcomes.add(found[0].name, UML, Found(UML, ("a_case",)))
+    outcomes.add(found[1].name, UML, Found(UML))
+    stored = generate.store(found, outcomes)
+    assert json.loads((tmp_path / "stored").read_text())["outcomes"] == stored
+    again = Outcomes(tmp_path / "there", stored)
+    assert [again.catcher(one.name) for one in found] == ["a_case", "", ""]
+    again.add(found[1].name, MACHINE, Found(MACHINE))
+    assert again.known[found[1].name] == {"KUnit": "", "KUnit on nodes-4": ""}
+    assert generate.store(found, again)[1]["survived"] == ["KUnit", "KUnit on nodes-4"]
 
 
 def test_tries_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

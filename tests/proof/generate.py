@@ -2,8 +2,9 @@
 """Which of the mutants of tests/proof/breaks.py tests catch.
 
 This boots each of them with KUnit on User Mode Linux, and those that survive with what MACHINES
-names. What catches each is kept in tests/mutants/generated.json, which tests/host/test_generate.py
-compares with the series. A program that was stopped goes on where it was.
+names. What catches each, or what it has survived, is kept in tests/mutants/generated.json, which
+tests/host/test_generate.py compares with the series. A program that was stopped goes on where it was,
+and another machine where that file is.
 """
 
 import json
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import mutants
 from breaks import Break, breaks, digest, overlay
@@ -43,15 +45,18 @@ def read_source(source: Source) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What is known of each mutant, kept in a file as it is found."""
+    """What is known of each mutant, kept in a file as it is found, on top of what STORED has."""
 
     path: Path
+    stored: Sequence[dict[str, Any]] = ()
 
     @cached_property
     def known(self) -> dict[str, dict[str, str]]:
         """{mutant: {run: what has caught it}}, "" where nothing has."""
         lines = self.path.read_text().splitlines() if self.path.is_file() else []
-        found: dict[str, dict[str, str]] = {}
+        found = {row["name"]: dict.fromkeys(row["survived"], "") for row in self.stored}
+        for row in self.stored:
+            found[row["name"]] |= {"": row["caught"]} if row["caught"] else {}
         for name, run, catcher in map(json.loads, lines):
             found.setdefault(name, {})[run] = catcher
         return found
@@ -93,17 +98,19 @@ def try_all(
         list(pool.map(lambda one: outcomes.add(one.name, run, tried(one)), chosen))
 
 
-def store(found: Sequence[Break], outcomes: Outcomes) -> list[dict[str, str]]:
+def store(found: Sequence[Break], outcomes: Outcomes) -> list[dict[str, Any]]:
     """Write STORED, and return what it has of each mutant."""
-    stored = [
-        {"name": one.name, "line": one.line, "caught": outcomes.catcher(one.name)} for one in found
-    ]
+    stored = []
+    for one in found:
+        caught = outcomes.catcher(one.name)
+        survived = [] if caught else sorted(outcomes.known.get(one.name, {}))
+        stored.append({"name": one.name, "line": one.line, "caught": caught, "survived": survived})
     lines = ",\n".join(json.dumps(row) for row in stored)
     write_whole(STORED, f'{{"mutants": "{digest(found)}", "outcomes": [\n{lines}\n]}}\n')
     return stored
 
 
-def summary(stored: Sequence[dict[str, str]], equivalent: dict[str, str]) -> str:
+def summary(stored: Sequence[dict[str, Any]], equivalent: dict[str, str]) -> str:
     """How many are caught, and those that survive."""
     real = [row for row in stored if row["name"] not in equivalent]
     left = [row for row in real if not row["caught"]]
@@ -123,7 +130,9 @@ def main() -> None:
     found = breaks(stock, series)
     made = Plan({}, overlay(series, found))
     equivalent = tomllib.loads(EQUIVALENT.read_text())
-    outcomes = Outcomes(BUILD / f"test/generated/{digest(found)}.jsonl")
+    known = json.loads(STORED.read_text())
+    of_these = known["outcomes"] if known["mutants"] == digest(found) else []
+    outcomes = Outcomes(BUILD / f"test/generated/{digest(found)}.jsonl", of_these)
     names = [one.name for one in found if one.name not in equivalent]
     numbers = {one.name: number for number, one in enumerate(found, 1)}
     for run in (Run(), *MACHINES):
