@@ -37,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broken", type=existing, metavar="DIFF", help="put on top of the series in all kernels"
     )
+    parser.addoption(
+        "--append", default="", metavar="WORDS", help="for the command line of kernels"
+    )
     parser.addoption("--torture-secs", type=positive, metavar="N", help="for each run of wqtorture")
     parser.addoption("--counts", type=Path, metavar="FILE", help="to write the last line to")
 

@@ -228,7 +228,7 @@ class Boot(Need):
             write_whole(script, (kernel.path / script.name).read_text() + PLACES)
         slower = 1 if self.kernel in (TEST, ARM64, DebianKernel()) else SLOWER
         options = BootOptions(
-            append=self.append,
+            append=f"{self.append} {farm.options.append}".strip(),
             commands=self.commands,
             timeout=self.timeout or slower * scenario.timeout,
             wq_dump=script,

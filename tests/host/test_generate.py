@@ -217,7 +217,7 @@ def test_tries_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     numbers = {"caught": 1, "survivor": 2, "new": 3, "lost": 4}
     for run in (UML, MACHINE):
         generate.try_all(
-            list(numbers), numbers, run, outcomes, lambda flavour: "kernel of " + flavour
+            list(numbers), numbers, run, outcomes, lambda run: f"kernel of {run.flavour}"
         )
     assert looked[0] == "original" and sorted(looked[1:3]) == ["lost", "new"]
     # on a machine a case has to fail three times in a row

@@ -3,7 +3,7 @@
 
 Seen failing: with a mutant taken for caught because something else failed than what it names, with
 errors of wqtorture that are not compared, with a lost kernel that counts for nothing, and with a
-first line that is not understood taken for none.
+first line that is not understood taken for none; with the number of a mutant left out.
 """
 
 from pathlib import Path
@@ -133,6 +133,21 @@ def test_look_by_test(monkeypatch: pytest.MonkeyPatch, said: str, status: int, w
     found = mutants.look_by_test(Path("x.diff"), test, ["--base=6.12"])
     assert verdict(test, [found])[0] == well
     assert bool(found.catcher) == bool(status)
+
+
+def test_look_by_tests_at_one_of_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The diff has them all, and the command line says which; what can't be run catches nothing."""
+    run, asked = Run("tests/x.py tests/y.py"), []
+
+    def fails(words, where) -> tuple[tuple[str, ...], str]:
+        asked.append(words)
+        return (("tests/y.py::test_z",), "") if len(asked) == 1 else ((), "1 error")
+
+    monkeypatch.setattr(mutants, "fails", fails)
+    mutant = mutants.Mutant("other", {}, 7)
+    one, two = (mutants.look(Path("all.diff"), mutant, run, tmp_path) for _ in range(2))
+    assert asked[0] == ["tests/x.py", "tests/y.py", "--broken=all.diff", "--append=wq_mutant=7"]
+    assert (one.catcher, two.catcher) == ("tests/y.py::test_z", "")
 
 
 def test_original_must_survive() -> None:

@@ -13,13 +13,14 @@ import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from difflib import unified_diff
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import mutants
 from breaks import Break, breaks, digest, overlay
-from mutants import DISTURBED, ORIGINAL, Found, Plan, Run, check_original, look
+from mutants import DISTURBED, ORIGINAL, Found, Kernel, Plan, Run, check_original, look
 from schemata import HOME, Mutant
 
 from wqlab.ground.files import write_whole
@@ -34,6 +35,8 @@ STORED = ROOT / "tests/mutants/generated.json"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.toml"
 # both on a kernel with lockdep, as there is nothing to lock on User Mode Linux
 MACHINES = (Run("lockdep_has_no_complaint", "nodes-2"), Run(DISTURBED, "nodes-2"))
+# and tests of what changes pods, and of BH workqueues
+TESTS = Run(" ".join(f"tests/boot/test_{one}.py" for one in ("late", "hotplug", "params", "bh")))
 UML_LIMIT, MACHINE_LIMIT = 20.0, 150.0  # seconds; what the original needs is 5 and 70
 
 
@@ -82,7 +85,7 @@ def try_all(
     if not left:
         return
     say(f"{len(left)} mutants with {run}")
-    built, out = kernel(run.flavour), BUILD / "test/generated"
+    built, out = kernel(run), BUILD / "test/generated"
 
     def tried(mutant: Mutant) -> Found:
         """On a machine, a case has to fail three times: one may where the host is busy."""
@@ -93,7 +96,7 @@ def try_all(
         return found
 
     check_original(tried(ORIGINAL))
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(1 if run.is_test else 2) as pool:
         chosen = [Mutant(name, {}, numbers[name]) for name in left]
         list(pool.map(lambda one: outcomes.add(one.name, run, tried(one)), chosen))
 
@@ -129,14 +132,23 @@ def main() -> None:
     stock, series = read_source(source)
     found = breaks(stock, series)
     made = Plan({}, overlay(series, found))
+    diff = BUILD / "test/generated/all.diff"
+
+    def kernel(run: Run) -> Kernel:
+        if not run.is_test:
+            return made.kernel(source, run.flavour)
+        old, new = (text.splitlines(keepends=True) for text in (series, made.overlay[HOME]))
+        write_whole(diff, "".join(unified_diff(old, new, f"a/{HOME}", f"b/{HOME}")))
+        return diff
+
     equivalent = tomllib.loads(EQUIVALENT.read_text())
     known = json.loads(STORED.read_text())
     of_these = known["outcomes"] if known["mutants"] == digest(found) else []
     outcomes = Outcomes(BUILD / f"test/generated/{digest(found)}.jsonl", of_these)
     names = [one.name for one in found if one.name not in equivalent]
     numbers = {one.name: number for number, one in enumerate(found, 1)}
-    for run in (Run(), *MACHINES):
-        try_all(names, numbers, run, outcomes, partial(made.kernel, source))
+    for run in (Run(), *MACHINES, TESTS):
+        try_all(names, numbers, run, outcomes, kernel)
         print(summary(store(found, outcomes), equivalent))
 
 

@@ -46,7 +46,7 @@ TORTURE_ARGS = {
 BOOT_LIMIT = 300.0  # seconds for a boot on a machine
 TEST_LIMIT = 3600.0  # seconds for a test of pytest, with the kernels that it needs
 
-Kernel = kunit.Uml | BuildDir
+Kernel = kunit.Uml | BuildDir | Path  # a diff, for tests of pytest, that gives it all mutants
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def is_test(self) -> bool:
-        return "::" in self.case
+        return "tests/" in self.case
 
     @property
     def is_lockdep(self) -> bool:
@@ -197,6 +197,9 @@ def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
     """Boot a kernel that has this mutant."""
     if isinstance(kernel, kunit.Uml):
         return run_uml(kernel, mutant.number, run, out / mutant.name)
+    if isinstance(kernel, Path):
+        words = [f"--broken={kernel}", f"--append=wq_mutant={mutant.number}"]
+        return Found(run, fails([*run.case.split(), *words], ROOT)[0])
     return run_machine(kernel, mutant.number, run, out / mutant.name)
 
 
