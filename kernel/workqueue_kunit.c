@@ -32,7 +32,10 @@ do {										\
 	KUNIT_EXPECT_TRUE_MSG(__test, __done, "%s", #cond);			\
 } while (0)
 
-/* spin, also with interrupts off, until another CPU has made @cond true */
+/*
+ * Spin, also with interrupts off, until another CPU has made @cond true. Hold cpus_write_lock()
+ * then: stop_machine() would keep the other CPU waiting for this one.
+ */
 #define SPIN_UNTIL(cond)							\
 do {										\
 	int __us = 0;								\
@@ -350,6 +353,27 @@ static void chained_items_start(struct kunit *test)
 	}
 }
 
+/* fails if BH items wait that were left for later, or can't be cancelled where nobody may sleep */
+static void bh_items_start(struct kunit *test)
+{
+	struct item *items[2 * BH_WORKER_RESTARTS];
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(items); i++) {
+		items[i] = new_item(test);
+		INIT_WORK(&items[i]->work, item_fn);	/* for lockdep, no other is executed in softirqs */
+	}
+	local_bh_disable();
+	for (i = 0; i < ARRAY_SIZE(items); i++)
+		queue_work(system_bh_wq, &items[i]->work);
+	local_bh_enable();
+	for (i = 0; i < ARRAY_SIZE(items); i++)
+		expect_starts(test, items[i]);
+	local_bh_disable();
+	cancel_work_sync(&items[0]->work);
+	local_bh_enable();
+}
+
 /* queue two items on one CPU's pool */
 static void queue_pair(struct workqueue_struct *wq, struct item *first, struct item *second)
 {
@@ -358,16 +382,31 @@ static void queue_pair(struct workqueue_struct *wq, struct item *first, struct i
 	queue_work_on(smp_processor_id(), wq, &second->work);
 }
 
-/* two items on one CPU, the first of which waits for the second */
+static u64 sum_stat(struct workqueue_struct *wq, enum pool_workqueue_stats stat)
+{
+	u64 sum = 0;
+	int cpu;
+
+	guard(rcu)();
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(rcu_dereference(*per_cpu_ptr(wq->cpu_pwq, cpu))->stats[stat]);
+	return sum;
+}
+
+/* two items on one CPU, the first of which waits for the second, and what is on record then */
 static void start_pair(struct kunit *test, bool spin)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_KUNIT_PERCPU, 0);
+	u64 wakeups, hogs;
 	int round;
 
-	/* a worker that was just created starts the second one anyway */
+	/* a worker that was just created starts the second one anyway, and stay on its CPU */
+	set_cpus_allowed_ptr(current, cpumask_of(raw_smp_processor_id()));
 	for (round = 0; round < 2; round++) {
 		struct item *second = new_item(test), *first = new_item(test);
 
+		wakeups = sum_stat(wq, PWQ_STAT_CM_WAKEUP);
+		hogs = sum_stat(wq, PWQ_STAT_CPU_INTENSIVE);
 		first->until = &second->started;
 		first->spin = spin;
 		queue_pair(wq, first, second);
@@ -375,6 +414,10 @@ static void start_pair(struct kunit *test, bool spin)
 		end_item(first);
 		end_item(second);
 	}
+	KUNIT_EXPECT_EQ(test, sum_stat(wq, PWQ_STAT_CM_WAKEUP) - wakeups, 1);
+	KUNIT_EXPECT_EQ(test, sum_stat(wq, PWQ_STAT_CPU_INTENSIVE) - hogs, spin);
+	if (spin)
+		KUNIT_EXPECT_GT(test, sum_stat(wq, PWQ_STAT_CPU_TIME), 0);
 }
 
 /* fails if an item isn't started when another one of its CPU sleeps */
@@ -577,6 +620,7 @@ static void ending_item_keeps_pwq_busy(struct kunit *test)
 	queue_work_on(here, wq, &second->work);
 	expect_waits(test, second);
 
+	cpus_write_lock();
 	rcu_read_lock();
 	pwq = unbound_pwq(wq, there);
 	pool = unbound_pwq(wq, here)->pool;
@@ -587,6 +631,7 @@ static void ending_item_keeps_pwq_busy(struct kunit *test)
 	empty = pwq_is_empty(pwq);
 	raw_spin_unlock_irq(&pool->lock);
 	rcu_read_unlock();
+	cpus_write_unlock();
 
 	KUNIT_EXPECT_TRUE(test, waits);
 	KUNIT_EXPECT_FALSE(test, empty);
@@ -748,12 +793,14 @@ static void flush_looks_again(struct kunit *test)
 	/* both will spin with interrupts off */
 	holds = new_helper(test, 2, hold_lock, holder);
 	flushes = new_helper(test, 1, flush_item, item);
+	cpus_write_lock();
 	WRITE_ONCE(holds->told, true);
 	EXPECT_SOON(test, READ_ONCE(holder->held));
 	WRITE_ONCE(flushes->told, true);
 	EXPECT_SOON(test, raw_spin_is_contended(holder->lock));
 	queue_work(wq, &item->work);
 	WRITE_ONCE(holder->release, true);
+	cpus_write_unlock();
 	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flushes->done, HZ / 20));
 	complete_all(&item->release);
 	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flushes->done, patience(test)));
@@ -778,8 +825,9 @@ static void item_starts_on_rescuer(struct kunit *test)
  */
 struct blocked_wq {
 	struct workqueue_struct	*wq;
+	struct workqueue_struct	*other;
 	struct worker_pool	*pool;
-	struct item		*busy;		/* another workqueue's, on the pool's only worker */
+	struct item		*busy;		/* of @other, on the pool's only worker */
 	struct item		*first;
 	struct item		*second;
 	struct item		*third;		/* not queued */
@@ -787,14 +835,13 @@ struct blocked_wq {
 
 static void init_blocked_wq(struct kunit *test, struct blocked_wq *b)
 {
-	struct workqueue_struct *other = new_wq(test, WQ_UNBOUND, 0);
-
+	b->other = new_wq(test, WQ_UNBOUND, 0);
 	b->wq = new_wq(test, WQ_UNBOUND | WQ_MEM_RECLAIM, 1);
 	b->busy = new_waiting_item(test);
 	b->first = new_waiting_item(test);
 	b->second = new_item(test);
 	b->third = new_item(test);
-	b->pool = take_only_worker(test, other, b->busy);
+	b->pool = take_only_worker(test, b->other, b->busy);
 }
 
 static void block_second_item(struct kunit *test, struct blocked_wq *b, bool on_rescuer)
@@ -868,15 +915,39 @@ static void item_of_another_pool_starts_on_rescuer(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->stats[PWQ_STAT_MAYDAY]), 1);
 }
 
-/* the same for an item after one that the rescuer executes, on another pwq of the same pool */
+/*
+ * The same for an item after one that the rescuer executes, on another pwq of the same pool. Fails
+ * if the rescuer doesn't leave another workqueue's item to the workers.
+ */
 static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 {
+	struct item *foreign = new_item(test);
 	struct blocked_wq b;
 
 	init_blocked_wq(test, &b);
+	queue_work(b.other, &foreign->work);
 	block_second_item(test, &b, true);
 	complete_all(&b.first->release);
 	expect_starts(test, b.second);
+	KUNIT_EXPECT_FALSE(test, completion_done(&foreign->started));
+	end_item(b.busy);
+	expect_starts(test, foreign);
+}
+
+/* fails if rescuers are summoned on and on after a worker was created */
+static void created_worker_ends_mayday(struct kunit *test)
+{
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
+	struct item *item = new_item(test);
+	struct worker_pool *pool;
+
+	set_nice(test, wq, -13);
+	pool = pwq_here(wq)->pool;
+	scoped_guard(raw_spinlock_irq, &pool->lock)
+		pool->flags |= POOL_MAYDAY;
+	/* its only worker creates another one, which may be the first to execute */
+	queue_and_start(test, wq, item);
+	EXPECT_SOON(test, !(READ_ONCE(pool->flags) & POOL_MAYDAY));
 }
 
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
@@ -917,6 +988,7 @@ static void restore_thresh(struct kunit *test)
 
 static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(chained_items_start),
+	KUNIT_CASE(bh_items_start),
 	KUNIT_CASE(item_starts_when_another_sleeps),
 	KUNIT_CASE(item_starts_when_another_hogs_cpu),
 	KUNIT_CASE(item_of_another_pool_starts),
@@ -936,6 +1008,7 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_of_another_pool_starts_on_rescuer),
 	KUNIT_CASE(item_of_another_pwq_starts_on_rescuer),
+	KUNIT_CASE(created_worker_ends_mayday),
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
 	KUNIT_CASE(item_starts_when_cpu_goes_offline),
 #endif
@@ -2833,11 +2906,13 @@ static void parked_item_keeps_pool(struct kunit *test)
 	slots_queue(p, 1);
 	refcnt = p->pwq->refcnt;
 
+	cpus_write_lock();
 	raw_spin_lock_irq(&none->lock);
 	WRITE_ONCE(helper->told, true);
 	SPIN_UNTIL(READ_ONCE(p->pwq->refcnt) != refcnt);
 	KUNIT_EXPECT_EQ(test, READ_ONCE(p->pwq->refcnt), refcnt + 1);
 	raw_spin_unlock_irq(&none->lock);
+	cpus_write_unlock();
 	end_helper(helper);
 	KUNIT_EXPECT_EQ(test, p->pwq->refcnt, refcnt);
 	expect_slots(slots);
@@ -2877,6 +2952,7 @@ static void slots_in_hand_are_given_up(struct kunit *test)
 	struct slots_pool *p = node_pool(slots, 0, 0);
 	struct helper *helper = new_helper(test, 1, slots_do_search, p);
 
+	cpus_write_lock();
 	raw_spin_lock_irq(&p->pool.lock);
 	raw_spin_lock(&nna->lock);
 	WRITE_ONCE(helper->told, true);
@@ -2886,6 +2962,7 @@ static void slots_in_hand_are_given_up(struct kunit *test)
 	raw_spin_unlock(&nna->lock);
 	nr_spare = slots_spare_meanwhile(nna, &p->pool.lock);
 	raw_spin_unlock_irq(&p->pool.lock);
+	cpus_write_unlock();
 	end_helper(helper);
 	KUNIT_EXPECT_EQ(test, nr_spare, 0);
 	expect_slots(slots);
@@ -2899,10 +2976,12 @@ static void slots_in_hand_are_given_up(struct kunit *test)
 	helper = new_helper(test, 1, slots_do_raise, slots);
 	/* whose lock is taken to pass them on */
 	p = slots->pools;
+	cpus_write_lock();
 	raw_spin_lock_irq(&p->pool.lock);
 	WRITE_ONCE(helper->told, true);
 	nr_spare = slots_spare_meanwhile(none, &p->pool.lock);
 	raw_spin_unlock_irq(&p->pool.lock);
+	cpus_write_unlock();
 	end_helper(helper);
 	KUNIT_EXPECT_EQ(test, nr_spare, 0);
 	KUNIT_EXPECT_EQ(test, slots_owed(slots), 1);
@@ -2927,6 +3006,7 @@ static void slots_open_where_they_are_owned(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(gone, 1), 0);
 	slots_close_pwqs(slots, 0);
 
+	cpus_write_lock();
 	raw_spin_lock_irq(&gone->pool.lock);
 	raw_spin_lock(&there->lock);
 	WRITE_ONCE(helper->told, true);
@@ -2935,6 +3015,7 @@ static void slots_open_where_they_are_owned(struct kunit *test)
 	list_del_init(&gone->pwq->pending_node);
 	raw_spin_unlock(&there->lock);
 	raw_spin_unlock_irq(&gone->pool.lock);
+	cpus_write_unlock();
 	KUNIT_EXPECT_TRUE(test, cancel_work(&gone->items[0]));
 	end_helper(helper);
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, 1), 1);
@@ -2966,6 +3047,7 @@ static void turns_end_when_limit_is_lowered(struct kunit *test)
 		struct helper *helper = new_helper(test, 1, slots_do_lower, slots);
 
 		last->pwq->nr_keep = 5;
+		cpus_write_lock();
 		raw_spin_lock_irq(locks[i]);
 		WRITE_ONCE(helper->told, true);
 		SPIN_UNTIL(READ_ONCE(slots->wq->max_active) == 3 - i);
@@ -2973,6 +3055,7 @@ static void turns_end_when_limit_is_lowered(struct kunit *test)
 		kept_meanwhile = READ_ONCE(last->pwq->nr_keep);
 		done_meanwhile = completion_done(&helper->done);
 		raw_spin_unlock_irq(locks[i]);
+		cpus_write_unlock();
 		end_helper(helper);
 		KUNIT_EXPECT_EQ(test, kept_meanwhile, 5);
 		KUNIT_EXPECT_FALSE(test, done_meanwhile);
@@ -3607,6 +3690,29 @@ static void shard_size_changes_at_run_time(struct kunit *test)
 	set_shard_size(test, before);
 }
 
+/* fails if a workqueue has no pods, or others, where there was no memory for shards */
+static void cache_stands_in_for_shards(struct kunit *test)
+{
+	struct wq_pod_type *shards = &wq_pod_types[WQ_AFFN_CACHE_SHARD], pt = {};
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+	int nr = shards->nr_pods;
+
+	KUNIT_ASSERT_NOT_NULL(test, attrs);
+	attrs->affn_scope = WQ_AFFN_CACHE_SHARD;
+	scoped_guard(mutex, &wq_pool_mutex) {
+		KUNIT_EXPECT_PTR_EQ(test, wqattrs_pod_type(attrs), shards);
+		shards->nr_pods = 0;
+		KUNIT_EXPECT_PTR_EQ(test, wqattrs_pod_type(attrs), &wq_pod_types[WQ_AFFN_CACHE]);
+		shards->nr_pods = nr;
+
+		/* that is how those are left that there was no memory for */
+		KUNIT_EXPECT_EQ(test, init_pod_type(&pt, WQ_AFFN_CACHE_SHARD, 1), 0);
+		free_pod_type(&pt);
+		KUNIT_EXPECT_NULL(test, memchr_inv(&pt, 0, sizeof(pt)));
+	}
+	free_workqueue_attrs(attrs);
+}
+
 static struct kunit_case shards_test_cases[] = {
 	KUNIT_CASE_PARAM(shards_of_real_machines, real_machine_gen_params),
 	KUNIT_CASE_SLOW(shards_of_every_size),
@@ -3616,6 +3722,7 @@ static struct kunit_case shards_test_cases[] = {
 	KUNIT_CASE(layout_takes_linear_time),
 	KUNIT_CASE(bogus_shard_size_changes_nothing),
 	KUNIT_CASE(shard_size_changes_at_run_time),
+	KUNIT_CASE(cache_stands_in_for_shards),
 	{}
 };
 
