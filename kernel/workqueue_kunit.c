@@ -361,7 +361,8 @@ static void bh_items_start(struct kunit *test)
 
 	for (i = 0; i < ARRAY_SIZE(items); i++) {
 		items[i] = new_item(test);
-		INIT_WORK(&items[i]->work, item_fn);	/* for lockdep, no other is executed in softirqs */
+		/* for lockdep, as no other item is executed in softirqs */
+		INIT_WORK(&items[i]->work, item_fn);
 	}
 	local_bh_disable();
 	for (i = 0; i < ARRAY_SIZE(items); i++)
