@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which of the mutants of tests/proof/breaks.py tests catch.
 
-This boots each of them with KUnit on User Mode Linux, and those that survive with what MACHINES
-names. What catches each, or what it has survived, is kept in tests/mutants/generated.json, which
+This boots each of them with KUnit on User Mode Linux, and those that survive with what MACHINES and
+TESTS name. What catches each, or what it has survived, is kept in tests/mutants/generated.json, which
 tests/host/test_generate.py compares with the series. A program that was stopped goes on where it was,
-and another machine where that file is.
+and another machine where that file is: empty "survived" there when there are new tests.
 """
 
 import json
@@ -57,9 +57,12 @@ class Outcomes:
     def known(self) -> dict[str, dict[str, str]]:
         """{mutant: {run: what has caught it}}, "" where nothing has."""
         lines = self.path.read_text().splitlines() if self.path.is_file() else []
-        found = {row["name"]: dict.fromkeys(row["survived"], "") for row in self.stored}
-        for row in self.stored:
-            found[row["name"]] |= {"": row["caught"]} if row["caught"] else {}
+        found = {
+            row["name"]: {"": row["caught"]}
+            if row["caught"]
+            else dict.fromkeys(row["survived"], "")
+            for row in self.stored
+        }
         for name, run, catcher in map(json.loads, lines):
             found.setdefault(name, {})[run] = catcher
         return found
@@ -132,11 +135,11 @@ def main() -> None:
     stock, series = read_source(source)
     found = breaks(stock, series)
     made = Plan({}, overlay(series, found))
-    diff = BUILD / "test/generated/all.diff"
 
     def kernel(run: Run) -> Kernel:
         if not run.is_test:
             return made.kernel(source, run.flavour)
+        diff = BUILD / "test/generated/all.diff"
         old, new = (text.splitlines(keepends=True) for text in (series, made.overlay[HOME]))
         write_whole(diff, "".join(unified_diff(old, new, f"a/{HOME}", f"b/{HOME}")))
         return diff
