@@ -435,6 +435,45 @@ static void item_starts_when_another_hogs_cpu(struct kunit *test)
 	start_pair(test, true);
 }
 
+struct sleeper {
+	struct work_struct	work;
+	bool			irqs_off;
+};
+
+/* as if a tick came when the scheduler has told that the worker sleeps, but it doesn't yet */
+static void go_to_sleep(struct work_struct *work)
+{
+	struct sleeper *sleeper = container_of(work, struct sleeper, work);
+
+	wq_worker_sleeping(current);
+	sleeper->irqs_off = irqs_disabled();
+	mdelay(jiffies_to_msecs(3));
+	wq_worker_running(current);
+}
+
+/* fails if an item is taken for a hog that doesn't keep others from being started */
+static void others_are_no_hogs(struct kunit *test)
+{
+	struct sleeper *sleeper = kunit_kzalloc(test, sizeof(*sleeper), GFP_KERNEL);
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
+	struct item *item = new_waiting_item(test);
+
+	KUNIT_ASSERT_NOT_NULL(test, sleeper);
+	wq_cpu_intensive_thresh_us = 1000;
+	item->spin = true;
+	queue_and_start(test, wq, item);
+	schedule_timeout_uninterruptible(HZ / 20);
+	end_item(item);
+	KUNIT_EXPECT_EQ(test, sum_stat(wq, PWQ_STAT_CPU_INTENSIVE), 0);
+
+	wq = new_wq(test, WQ_KUNIT_PERCPU, 0);
+	INIT_WORK(&sleeper->work, go_to_sleep);
+	queue_work(wq, &sleeper->work);
+	flush_work(&sleeper->work);
+	KUNIT_EXPECT_EQ(test, sum_stat(wq, PWQ_STAT_CPU_INTENSIVE), 0);
+	KUNIT_EXPECT_FALSE(test, sleeper->irqs_off);
+}
+
 /* fails if an item isn't started when one of another pool, which it waits for, ends */
 static void item_of_another_pool_starts(struct kunit *test)
 {
@@ -513,7 +552,7 @@ static void set_frozen(struct workqueue_struct *wq, bool frozen)
 /* fails if a workqueue starts items while it is frozen, or doesn't after it was thawed */
 static void frozen_items_start(struct kunit *test)
 {
-	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 1);
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND | WQ_FREEZABLE, 1);
 	struct item *first = new_waiting_item(test), *second = new_item(test);
 	struct item *third = new_item(test);
 
@@ -808,6 +847,33 @@ static void flush_looks_again(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flushes->done, patience(test)));
 }
 
+/* the same for an item that has left that pool, and that another one executes meanwhile */
+static void flush_follows_item(struct kunit *test)
+{
+	struct workqueue_struct *before = new_wq(test, WQ_UNBOUND, 0);
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
+	struct item *item = new_waiting_item(test);
+	struct helper *flushes = new_helper(test, 1, flush_item, item);
+	struct worker_pool *pool;
+	unsigned long data;
+
+	set_nice(test, before, -6);
+	pool = pwq_here(before)->pool;
+	queue_and_start(test, wq, item);
+
+	cpus_write_lock();
+	raw_spin_lock_irq(&pool->lock);
+	data = atomic_long_xchg(&item->work.data, (unsigned long)pool->id << WORK_OFFQ_POOL_SHIFT);
+	WRITE_ONCE(flushes->told, true);
+	SPIN_UNTIL(raw_spin_is_contended(&pool->lock));
+	atomic_long_set(&item->work.data, data);
+	raw_spin_unlock_irq(&pool->lock);
+	cpus_write_unlock();
+	KUNIT_EXPECT_FALSE(test, wait_for_completion_timeout(&flushes->done, HZ / 20));
+	complete_all(&item->release);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&flushes->done, patience(test)));
+}
+
 /* fails if an item for which no worker can be created waits, in spite of WQ_MEM_RECLAIM */
 static void item_starts_on_rescuer(struct kunit *test)
 {
@@ -993,6 +1059,7 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(bh_items_start),
 	KUNIT_CASE(item_starts_when_another_sleeps),
 	KUNIT_CASE(item_starts_when_another_hogs_cpu),
+	KUNIT_CASE(others_are_no_hogs),
 	KUNIT_CASE(item_of_another_pool_starts),
 	KUNIT_CASE(item_starts_when_unplugged),
 	KUNIT_CASE_PARAM(item_starts_when_limit_is_raised, limited_kind_gen_params),
@@ -1006,6 +1073,7 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(flush_waits_for_hog),
 	KUNIT_CASE(flush_waits_for_old_pool),
 	KUNIT_CASE(flush_looks_again),
+	KUNIT_CASE(flush_follows_item),
 	KUNIT_CASE(item_starts_on_rescuer),
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_of_another_pool_starts_on_rescuer),
@@ -1692,12 +1760,20 @@ static void slot_of_deferred_item_is_put_back(struct kunit *test)
 static void rescuer_puts_back_slot(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	struct item *item = new_waiting_item(test);
+	struct item *item = new_waiting_item(test), *next = new_item(test);
 	struct worker_pool *pool = take_only_worker(test, wq, item);
 	struct pool_workqueue *pwq = queue_again_with_slot(test, wq, item);
+	bool first;
 
-	KUNIT_EXPECT_EQ(test, READ_ONCE(pwq->nr_granted), 1);
+	/* it goes on with the next one */
+	queue_work(wq, &next->work);
+	raw_spin_lock_irq(&pool->lock);
+	KUNIT_EXPECT_TRUE(test, pwq_get_slot(pwq, &first));
+	pwq->nr_granted++;
+	KUNIT_EXPECT_EQ(test, pwq->nr_granted, 2);
+	raw_spin_unlock_irq(&pool->lock);
 	fail_to_create(pool);
+	expect_starts(test, next);
 	expect_slot_put_back(test, pwq);
 }
 
@@ -1750,6 +1826,7 @@ struct slots {
 	struct wq_node_nr_active **nodes;
 	struct slots_pool	pools[NR_SLOT_POOLS];
 	struct slots_pool	*end;		/* behind the last one */
+	struct list_head	more;		/* pwqs on which nothing is ever queued */
 	bool			started;	/* since the last check */
 	int			nr_checks;
 };
@@ -1773,6 +1850,7 @@ static void slots_timer_fn(struct timer_list *t)
 static void free_slots(void *arg)
 {
 	struct slots *slots = arg;
+	struct pool_workqueue *pwq, *n;
 	struct slots_pool *p;
 	int i;
 
@@ -1785,6 +1863,8 @@ static void free_slots(void *arg)
 			cancel_work(&p->items[i]);
 	for (p = slots->pools; p < slots->end; p++)
 		kmem_cache_free(pwq_cache, p->pwq);
+	list_for_each_entry_safe(pwq, n, &slots->more, pwqs_node)
+		kmem_cache_free(pwq_cache, pwq);
 	free_percpu(slots->wq->cpu_pwq);
 	free_node_nr_active(slots->wq);
 }
@@ -1831,6 +1911,7 @@ static struct slots *new_slots(struct kunit *test, int max_active)
 	wq->nr_nodes = NR_SLOT_NODES;
 	mutex_init(&wq->mutex);
 	INIT_LIST_HEAD(&wq->pwqs);
+	INIT_LIST_HEAD(&slots->more);
 	timer_setup(&wq->slot_timer, slots_timer_fn, 0);
 	for (p = slots->pools; p < slots->end; p++)
 		init_slots_pool(slots, p, (p - slots->pools) / NR_NODE_POOLS);
@@ -2447,6 +2528,16 @@ static void nodes_take_turns(struct kunit *test)
 		/* that of one that had any isn't set anew */
 		KUNIT_EXPECT_EQ(test, slots->nodes[1]->turn_until, U64_MAX);
 	}
+
+	/* past one whose turn is over, to one that has none */
+	slots = new_slots(test, 5);
+	slots_own(slots, 0, 3);
+	slots_own(slots, 1, 2);
+	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 0, 0), 3), 3);
+	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 1, 0), 20), 2);
+	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 2, 0), 1), 0);
+	slots_set_turns(slots, 0);
+	KUNIT_EXPECT_EQ(test, slots_end_one(node_pool(slots, 0, 0), node_pool(slots, 2, 0)), 1);
 }
 
 /* fails if pools keep a slot much longer than a turn while others wait, or for one item only */
@@ -2549,6 +2640,21 @@ static void slots_open_twice(struct slots_pool *p, int nr, int more)
 	pwq_open(p->pwq, more);
 }
 
+/* the pwqs of more CPUs of the node, open and without free slots, before any other one */
+static void slots_open_more(struct slots_pool *p, int nr)
+{
+	struct wq_node_nr_active *nna = pwq_nna(p->pwq);
+	struct pool_workqueue *pwq;
+
+	while (nr--) {
+		pwq = kmem_cache_alloc(pwq_cache, GFP_KERNEL | __GFP_NOFAIL);
+		init_pwq(pwq, p->slots->wq, &p->pool);
+		list_add(&pwq->open_node, &nna->open_pwqs);
+		atomic_set(&pwq->nr_free, 0);
+		list_add(&pwq->pwqs_node, &p->slots->more);
+	}
+}
+
 /* fails if pools of a node take locks for each item, as one holds what all of them need */
 static void slots_are_shared(struct kunit *test)
 {
@@ -2580,6 +2686,49 @@ static void slots_are_shared(struct kunit *test)
 	slots_run(&p[0], 5);
 	slots_run(&p[2], 6);
 	expect_slots_free(p, 0, 2, 2);
+
+	/* as does one that is behind more of these than are skipped */
+	slots_open_more(p, 16 + 2);
+	slots_run(&p[0], 1);
+	expect_slots_free(p, 0, 2, 1);
+}
+
+/* fails if slots of a node's own pools are left free while it waits, or takes others' slots */
+static void slots_left_open_are_found(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 3);
+	struct slots_pool *p = node_pool(slots, 0, 0), *waiting = node_pool(slots, 0, 1);
+	struct wq_node_nr_active *none = slots->nodes[NR_SLOT_NODES], *nna = slots->nodes[0];
+
+	slots_own(slots, 0, 2);
+	KUNIT_EXPECT_EQ(test, slots_run(p, 1), 1);
+	/* as if a search had skipped the pwq that holds the other one */
+	nna->nr_spare--;
+	none->nr_spare--;
+	slots_queue(waiting, 1);
+	KUNIT_EXPECT_FALSE(test, slots_start(waiting));
+	none->nr_spare++;
+	slots_open_twice(p, 0, 1);
+	node_search_slots(slots->wq, &waiting->pool, nna);
+	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(waiting, 0), 1);
+
+	/* an item goes to the worklist of one that is open, as it may find a slot there */
+	KUNIT_EXPECT_EQ(test, slots_run(waiting, 3), 2);
+	slots_open_twice(p, 0, 0);
+	slots_queue(p, 1);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_listed, 1);
+	slots_close_pwqs(slots, 0);
+	slots_run(p, 0);
+
+	/* the timer goes on where there are more than can be closed at a time */
+	slots_open_more(p, num_possible_cpus() + 16);
+	timer_delete_sync(&slots->wq->slot_timer);
+	wq_slot_timer_fn(&slots->wq->slot_timer);
+	KUNIT_EXPECT_TRUE(test, slots_armed(slots));
+	KUNIT_EXPECT_TRUE(test, slots_tick(slots));
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	expect_slots(slots);
 }
 
 /* fails if lowering max_active lets fewer run than it could, or more start */
@@ -3084,6 +3233,7 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(turns_take_their_time),
 	KUNIT_CASE(slots_are_shared),
+	KUNIT_CASE(slots_left_open_are_found),
 	KUNIT_CASE(slots_are_given_up),
 	KUNIT_CASE(owed_slots_are_not_left),
 	KUNIT_CASE(slots_are_refused),
@@ -3111,17 +3261,29 @@ static struct kunit_suite max_active_test_suite = {
  * held meanwhile.
  */
 
+/* the pool of this CPU, which nobody else uses and whose workers all went idle by themselves */
+static struct worker_pool *idle_pool(struct kunit *test, struct workqueue_struct *wq)
+{
+	struct item *item = new_item(test);
+	struct worker_pool *pool;
+
+	set_cpus_allowed_ptr(current, cpumask_of(raw_smp_processor_id()));
+	set_attrs(test, wq, WQ_AFFN_CPU, true, -11);
+	pool = pwq_here(wq)->pool;
+	queue_and_start(test, wq, item);
+	EXPECT_SOON(test, READ_ONCE(pool->nr_idle) > 1 && !READ_ONCE(pool->picked));
+	return pool;
+}
+
 /* fails if a burst wakes up a worker for each item, as one is woken up that is on its way */
 static void burst_wakes_up_worker_once(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
 	struct item *first = new_item(test), *second = new_item(test);
-	struct worker_pool *pool;
+	struct worker_pool *pool = idle_pool(test, wq);
 	bool busy, idle;
 
-	set_attrs(test, wq, WQ_AFFN_CPU, true, -11);	/* pools that nobody else uses */
 	preempt_disable();
-	pool = pwq_here(wq)->pool;
 	queue_work_on(smp_processor_id(), wq, &first->work);
 	queue_work_on(smp_processor_id(), wq, &second->work);
 	raw_spin_lock_irq(&pool->lock);
@@ -3140,6 +3302,58 @@ static void burst_wakes_up_worker_once(struct kunit *test)
 	KUNIT_EXPECT_FALSE_MSG(test, idle, "there is no work");
 }
 
+/* fails if the same goes for one that was just created, or that leaves interrupts off */
+static void created_worker_is_picked(struct kunit *test)
+{
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
+	struct worker_pool *pool = idle_pool(test, wq);
+	struct worker *worker, *picked;
+
+	start_managing(pool);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, stop_managing, pool), 0);
+	sched_set_fifo_low(current);	/* it isn't to run yet */
+	worker = create_worker(pool);
+	picked = pool->picked;
+	KUNIT_EXPECT_FALSE(test, irqs_disabled());
+	sched_set_normal(current, 0);
+	KUNIT_EXPECT_NOT_NULL(test, worker);
+	KUNIT_EXPECT_PTR_EQ(test, picked, worker);
+}
+
+/* fails if a worker that should preempt who unlocks its pool waits for a tick */
+static void worker_preempts_at_once(struct kunit *test)
+{
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
+	struct sched_param param = {};
+	struct worker_pool *pool = idle_pool(test, wq);
+	unsigned long irq_flags;
+	bool started[2];
+	int i;
+
+	if (!preempt_model_full())
+		kunit_skip(test, "needs preemption");
+	sched_setscheduler_nocheck(current, SCHED_IDLE, &param);
+	for (i = 0; i < ARRAY_SIZE(started); i++) {
+		struct item *item = new_item(test);
+
+		/* have its queueing not kick the pool */
+		scoped_guard(raw_spinlock_irq, &pool->lock)
+			pool->nr_running++;
+		queue_work(wq, &item->work);
+		raw_spin_lock_irqsave(&pool->lock, irq_flags);
+		pool->nr_running--;
+		if (i)
+			kick_pool_unlock_irqrestore(pool, irq_flags);
+		else
+			kick_pool_unlock_irq(pool);
+		started[i] = completion_done(&item->started);
+		end_item(item);
+	}
+	sched_set_normal(current, 0);
+	KUNIT_EXPECT_TRUE(test, started[0]);
+	KUNIT_EXPECT_TRUE(test, started[1]);
+}
+
 #ifdef CONFIG_PROVE_LOCKING
 /* fails if lockdep has found a deadlock, in any of the cases so far */
 static void lockdep_has_no_complaint(struct kunit *test)
@@ -3150,6 +3364,8 @@ static void lockdep_has_no_complaint(struct kunit *test)
 
 static struct kunit_case picked_test_cases[] = {
 	KUNIT_CASE(burst_wakes_up_worker_once),
+	KUNIT_CASE(created_worker_is_picked),
+	KUNIT_CASE(worker_preempts_at_once),
 #ifdef CONFIG_PROVE_LOCKING
 	KUNIT_CASE(lockdep_has_no_complaint),
 #endif
