@@ -5,6 +5,7 @@
 WQ=/sys/devices/virtual/workqueue/writeback
 BENCH_WQ=/sys/devices/virtual/workqueue/bench_wq
 PARAMETERS=/sys/module/workqueue/parameters
+DEBUG=/sys/kernel/debug
 
 # fail REASON: end the job, with a reason for the host
 fail() {
@@ -168,4 +169,39 @@ settled() {
 kernel_messages() {
 	dmesg -c | sed -n 's/^\(<[0-9]*>\)\{0,1\}\(\[[^]]*\] \)\{0,1\}\(.*workqueue.*\)$/kernel \3/p' |
 		grep -v '^kernel Command line:\|^kernel Kernel command line:'
+}
+
+# can_fail: have allocations of processes fail that ask for it, in a kernel with configs/fault, and
+# have kmemleak wait for leaks; end the job in any other kernel
+can_fail() {
+	if [ ! -e /proc/self/fail-nth ] || [ ! -e $DEBUG/kmemleak ]; then
+		echo "skipped no fault injection or no kmemleak in this kernel"
+		exit 0
+	fi
+	for attr in failslab fail_page_alloc; do
+		echo N >$DEBUG/$attr/ignore-gfp-wait
+		echo Y >$DEBUG/$attr/task-filter
+		echo 0 >$DEBUG/$attr/verbose
+		echo -1 >$DEBUG/$attr/times
+	done
+	echo 0 >$DEBUG/fail_page_alloc/min-order
+	echo N >$DEBUG/fail_page_alloc/ignore-gfp-highmem
+	echo scan=off >$DEBUG/kmemleak
+}
+
+# fail_in PERCENT: of the allocations of processes with make-it-fail. A single one that fails doesn't
+# get through kvmalloc(), which then tries vmalloc().
+fail_in() {
+	echo "$1" >$DEBUG/failslab/probability
+	echo "$1" >$DEBUG/fail_page_alloc/probability
+}
+
+# leaks: "leak TEXT" for each line of what kmemleak has found
+leaks() {
+	# an object is reported when it is some seconds old and two scans have missed it
+	sleep 6
+	echo scan >$DEBUG/kmemleak
+	sleep 1
+	echo scan >$DEBUG/kmemleak
+	sed 's/^/leak /' $DEBUG/kmemleak
 }

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which of the mutants of tests/proof/breaks.py tests catch.
 
-This boots each of them with KUnit on User Mode Linux, and those that survive with what MACHINES and
-TESTS name. What catches each, or what it has survived, is kept in tests/mutants/generated.json, which
+This boots each of them with KUnit on User Mode Linux, and those that survive with what else RUNS has
+for them. What catches each, or what it has survived, is kept in tests/mutants/generated.json, which
 tests/host/test_generate.py compares with the series. A program that was stopped goes on where it was,
 and another machine where that file is: empty "survived" there when there are new tests.
 """
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,10 +34,26 @@ from wqlab.kernels.source import Source
 
 STORED = ROOT / "tests/mutants/generated.json"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.toml"
-# both on a kernel with lockdep, as there is nothing to lock on User Mode Linux
-MACHINES = (Run("lockdep_has_no_complaint", "nodes-2"), Run(DISTURBED, "nodes-2"))
-# and tests of what changes pods, and of BH workqueues
-TESTS = Run(" ".join(f"tests/boot/test_{one}.py" for one in ("late", "hotplug", "params", "bh")))
+# mutants of these functions are about pods, or allocate and free
+PODS = "topo|pod|layout|place_cpu|affn_dfl|shard_size|reapply|restore_unbound|online_cpu"
+MEMORY = f"{PODS}|alloc|free|release"
+FULL = " --tier=full"
+NOMEM = (
+    "size_is_written_wholly_or_not_at_all",
+    "cpus_come_online_without_memory",
+    "nothing_is_left",
+)
+# What boots them, in this order, and whose mutants: KUnit where CPUs are preempted, tests of pods and of
+# what is left behind, and twice a kernel with lockdep, as there is nothing to lock on User Mode Linux.
+RUNS = (
+    (Run(), ""),
+    (Run("", "nodes-2"), ""),
+    (Run(" ".join(f"tests/boot/test_{one}.py" for one in ("params", "late", "hotplug"))), PODS),
+    (Run(" ".join(f"tests/boot/test_hotplug.py::test_{one}" for one in NOMEM) + FULL), PODS),
+    (Run("tests/boot/test_faults.py -ksingle" + FULL), MEMORY),
+    (Run("lockdep_has_no_complaint", "nodes-2"), f"^(?!.*({PODS}))"),
+    (Run(DISTURBED, "nodes-2"), f"^(?!.*({PODS}))"),
+)
 UML_LIMIT, MACHINE_LIMIT = 20.0, 150.0  # seconds; what the original needs is 5 and 70
 
 
@@ -150,8 +167,9 @@ def main() -> None:
     outcomes = Outcomes(BUILD / f"test/generated/{digest(found)}.jsonl", of_these)
     names = [one.name for one in found if one.name not in equivalent]
     numbers = {one.name: number for number, one in enumerate(found, 1)}
-    for run in (Run(), *MACHINES, TESTS):
-        try_all(names, numbers, run, outcomes, kernel)
+    for run, functions in RUNS:
+        chosen = [name for name in names if re.search(functions, name.split("-")[0])]
+        try_all(chosen, numbers, run, outcomes, kernel)
         print(summary(store(found, outcomes), equivalent))
 
 

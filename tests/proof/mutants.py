@@ -198,7 +198,7 @@ def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
     if isinstance(kernel, kunit.Uml):
         return run_uml(kernel, mutant.number, run, out / mutant.name)
     if isinstance(kernel, Path):
-        words = [f"--broken={kernel}", f"--append=wq_mutant={mutant.number}"]
+        words = [f"--broken={kernel}", f"--append=wq_mutant={mutant.number}", "--maxfail=1"]
         return Found(run, fails([*run.case.split(), *words], ROOT)[0])
     return run_machine(kernel, mutant.number, run, out / mutant.name)
 
