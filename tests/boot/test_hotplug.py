@@ -136,6 +136,9 @@ CASES = (
         scope="numa",
         more=("where scopes=numa cpus=6-11",),
     ),
+    Case(
+        "split", "one-llc-12", 10, (10,)
+    ),  # CPUs are in another shard when none of theirs has come
     Case("added", NODES, late=(11, 6, 4, 9, 5, 10, 7, 8), present=4, tier="full"),
 )
 

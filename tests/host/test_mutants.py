@@ -136,18 +136,26 @@ def test_look_by_test(monkeypatch: pytest.MonkeyPatch, said: str, status: int, w
 
 
 def test_look_by_tests_at_one_of_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The diff has them all, and the command line says which; what can't be run catches nothing."""
+    """The diff has them all, and the command line says which. A guest that is lost has caught it, and
+    what can't be run has not."""
     run, asked = Run("tests/x.py tests/y.py"), []
+    answers = [
+        (("tests/y.py::test_z",), ""),
+        ((), "ERROR tests/x.py::test_y - Failed: lost in 9.1 s: no verdict in time; 0 passed"),
+        ((), "ERROR tests/x.py::test_y - Failed: kernel; 1 error"),
+    ]
 
     def fails(words, where) -> tuple[tuple[str, ...], str]:
         asked.append(words)
-        return (("tests/y.py::test_z",), "") if len(asked) == 1 else ((), "1 error")
+        return answers[len(asked) - 1]
 
     monkeypatch.setattr(mutants, "fails", fails)
     mutant = mutants.Mutant("other", {}, 7)
-    one, two = (mutants.look(Path("all.diff"), mutant, run, tmp_path) for _ in range(2))
-    assert asked[0] == ["tests/x.py", "tests/y.py", "--broken=all.diff", "--append=wq_mutant=7"]
-    assert (one.catcher, two.catcher) == ("tests/y.py::test_z", "")
+    found = [mutants.look(Path("all.diff"), mutant, run, tmp_path).catcher for _ in answers]
+    broken = ["--broken=all.diff", "--append=wq_mutant=7", "--maxfail=1"]
+    assert asked[0] == ["tests/x.py", "tests/y.py", *broken]
+    lost = "the kernel did not survive: lost in 9.1 s: no verdict in time"
+    assert found == ["tests/y.py::test_z", lost, ""]
 
 
 def test_original_must_survive() -> None:

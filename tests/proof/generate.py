@@ -34,10 +34,17 @@ from wqlab.kernels.source import Source
 
 STORED = ROOT / "tests/mutants/generated.json"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.toml"
-# mutants of these functions are about pods, or allocate and free
-PODS = "topo|pod|layout|place_cpu|affn_dfl|shard_size|reapply|restore_unbound|online_cpu"
-MEMORY = f"{PODS}|alloc|free|release"
+# functions that move CPUs between pods, that allocate and free pods, and that do so with workqueues
+MOVE = "topo|place_cpu|replace_pods|affn_dfl|shard_size|reapply|restore_unbound|online_cpu"
+PODS = "layout|pod_type|reapply|shard_size_set|update_topology"
+MEMORY = "alloc|free|release"
 FULL = " --tier=full"
+HOTPLUG = (
+    "params.py",
+    "hotplug.py::test_workqueue_that_was_there",
+    "hotplug.py::test_workqueues_made_then",
+    "late.py",
+)
 NOMEM = (
     "size_is_written_wholly_or_not_at_all",
     "cpus_come_online_without_memory",
@@ -48,11 +55,11 @@ NOMEM = (
 RUNS = (
     (Run(), ""),
     (Run("", "nodes-2"), ""),
-    (Run(" ".join(f"tests/boot/test_{one}.py" for one in ("params", "late", "hotplug"))), PODS),
+    (Run(" ".join(f"tests/boot/test_{one}" for one in HOTPLUG)), MOVE),
     (Run(" ".join(f"tests/boot/test_hotplug.py::test_{one}" for one in NOMEM) + FULL), PODS),
     (Run("tests/boot/test_faults.py -ksingle" + FULL), MEMORY),
-    (Run("lockdep_has_no_complaint", "nodes-2"), f"^(?!.*({PODS}))"),
-    (Run(DISTURBED, "nodes-2"), f"^(?!.*({PODS}))"),
+    (Run("lockdep_has_no_complaint", "nodes-2"), f"^(?!.*({MOVE}|{PODS}))"),
+    (Run(DISTURBED, "nodes-2"), f"^(?!.*({MOVE}|{PODS}))"),
 )
 UML_LIMIT, MACHINE_LIMIT = 20.0, 150.0  # seconds; what the original needs is 5 and 70
 

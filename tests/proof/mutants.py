@@ -14,6 +14,7 @@ All other mutants run every KUnit case on User Mode Linux. Diffs that change not
 functions share one kernel of each kind, any other is built by itself. tests/mutants runs them.
 """
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -199,7 +200,9 @@ def look(kernel: Kernel, mutant: Mutant, run: Run, out: Path) -> Found:
         return run_uml(kernel, mutant.number, run, out / mutant.name)
     if isinstance(kernel, Path):
         words = [f"--broken={kernel}", f"--append=wq_mutant={mutant.number}", "--maxfail=1"]
-        return Found(run, fails([*run.case.split(), *words], ROOT)[0])
+        failed, lost = fails([*run.case.split(), *words], ROOT)
+        # not of a kernel that could not be built
+        return Found(run, failed, "; ".join(re.findall(r"Failed: ((?:lost|fail) in [^;]*)", lost)))
     return run_machine(kernel, mutant.number, run, out / mutant.name)
 
 
@@ -214,7 +217,7 @@ def fails(
     """Run pytest with these words in that tree: the tests that fail, and what kept any from being
     run. One that could not be run has caught nothing."""
     command = [sys.executable, "-m", "pytest", *words, "-q", "-rfE"]
-    done = run_program(command, limit=limit, cwd=where)
+    done = run_program(command, limit=limit, cwd=where, env={**os.environ, "COLUMNS": "1000"})
     failed = tuple(re.findall(r"^FAILED ((?:audit/)?tests/\S+)", done.output, re.MULTILINE))
     lost = re.findall(r"^ERROR (?:audit/)?tests/.*", done.output, re.MULTILINE)
     lost += re.findall(r"^\d+ passed, .*", done.output, re.MULTILINE) if not failed else []
