@@ -34,13 +34,14 @@ from wqlab.kernels.source import Source
 
 STORED = ROOT / "tests/mutants/generated.json"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.toml"
-# functions that move CPUs between pods, that allocate and free pods, and that do so with workqueues
-MOVE = "topo|place_cpu|replace_pods|affn_dfl|shard_size|reapply|restore_unbound|online_cpu"
+# functions that move CPUs between pods, that take parameters, that allocate and free pods, and that do so
+# with workqueues
+MOVE = "topo|place_cpu|replace_pods|restore_unbound|online_cpu"
+TAKE = "affn_dfl|shard_size|reapply"
 PODS = "layout|pod_type|reapply|shard_size_set|update_topology"
 MEMORY = "alloc|free|release"
 FULL = " --tier=full"
 HOTPLUG = (
-    "params.py",
     "hotplug.py::test_workqueue_that_was_there",
     "hotplug.py::test_workqueues_made_then",
     "late.py",
@@ -55,11 +56,12 @@ NOMEM = (
 RUNS = (
     (Run(), ""),
     (Run("", "nodes-2"), ""),
+    (Run("tests/boot/test_params.py"), TAKE),
     (Run(" ".join(f"tests/boot/test_{one}" for one in HOTPLUG)), MOVE),
     (Run(" ".join(f"tests/boot/test_hotplug.py::test_{one}" for one in NOMEM) + FULL), PODS),
     (Run("tests/boot/test_faults.py -ksingle" + FULL), MEMORY),
-    (Run("lockdep_has_no_complaint", "nodes-2"), f"^(?!.*({MOVE}|{PODS}))"),
-    (Run(DISTURBED, "nodes-2"), f"^(?!.*({MOVE}|{PODS}))"),
+    (Run("lockdep_has_no_complaint", "nodes-2"), f"^(?!.*({MOVE}|{TAKE}|{PODS}))"),
+    (Run(DISTURBED, "nodes-2"), f"^(?!.*({MOVE}|{TAKE}|{PODS}))"),
 )
 UML_LIMIT, MACHINE_LIMIT = 20.0, 150.0  # seconds; what the original needs is 5 and 70
 
