@@ -447,7 +447,9 @@ static void go_to_sleep(struct work_struct *work)
 
 	wq_worker_sleeping(current);
 	sleeper->irqs_off = irqs_disabled();
+	wq_cpu_intensive_thresh_us = 1000;
 	mdelay(jiffies_to_msecs(3));
+	wq_cpu_intensive_thresh_us = jiffies_to_usecs(ITEM_LIMIT);
 	wq_worker_running(current);
 }
 
@@ -466,6 +468,7 @@ static void others_are_no_hogs(struct kunit *test)
 	end_item(item);
 	KUNIT_EXPECT_EQ(test, sum_stat(wq, PWQ_STAT_CPU_INTENSIVE), 0);
 
+	wq_cpu_intensive_thresh_us = jiffies_to_usecs(ITEM_LIMIT);
 	wq = new_wq(test, WQ_KUNIT_PERCPU, 0);
 	INIT_WORK(&sleeper->work, go_to_sleep);
 	queue_work(wq, &sleeper->work);
