@@ -59,7 +59,7 @@ RUNS = (
     (Run("tests/boot/test_params.py"), TAKE),
     (Run(" ".join(f"tests/boot/test_{one}" for one in HOTPLUG)), MOVE),
     (Run(" ".join(f"tests/boot/test_hotplug.py::test_{one}" for one in NOMEM) + FULL), PODS),
-    (Run("tests/boot/test_faults.py -ksingle" + FULL), MEMORY),
+    (Run("tests/boot/test_faults.py -k30-8" + FULL), MEMORY),
     (Run("lockdep_has_no_complaint", "nodes-2"), f"^(?!.*({MOVE}|{TAKE}|{PODS}))"),
     (Run(DISTURBED, "nodes-2"), f"^(?!.*({MOVE}|{TAKE}|{PODS}))"),
 )
