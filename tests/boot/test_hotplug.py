@@ -136,9 +136,8 @@ CASES = (
         scope="numa",
         more=("where scopes=numa cpus=6-11",),
     ),
-    Case(
-        "split", "one-llc-12", 10, (10,)
-    ),  # CPUs are in another shard when none of theirs has come
+    # the late CPU moves others, to another shard than its own
+    Case("split", "one-llc-12", 10, (10,)),
     Case("added", NODES, late=(11, 6, 4, 9, 5, 10, 7, 8), present=4, tier="full"),
 )
 

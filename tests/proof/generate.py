@@ -34,12 +34,13 @@ from wqlab.kernels.source import Source
 
 STORED = ROOT / "tests/mutants/generated.json"
 EQUIVALENT = ROOT / "tests/mutants/equivalent.toml"
-# functions that move CPUs between pods, that take parameters, that allocate and free pods, and that do so
-# with workqueues
+# functions that move CPUs between pods, that take parameters, that allocate and free pods, those that do so
+# with workqueues, and those of neither pods nor parameters
 MOVE = "topo|place_cpu|replace_pods|restore_unbound|online_cpu"
 TAKE = "affn_dfl|shard_size|reapply"
 PODS = "layout|pod_type|reapply|shard_size_set|update_topology"
 MEMORY = "alloc|free|release"
+REST = f"^(?!.*({MOVE}|{TAKE}|{PODS}))"
 FULL = " --tier=full"
 HOTPLUG = (
     "hotplug.py::test_workqueue_that_was_there",
@@ -60,8 +61,8 @@ RUNS = (
     (Run(" ".join(f"tests/boot/test_{one}" for one in HOTPLUG)), MOVE),
     (Run(" ".join(f"tests/boot/test_hotplug.py::test_{one}" for one in NOMEM) + FULL), PODS),
     (Run("tests/boot/test_faults.py -k30-8" + FULL), MEMORY),
-    (Run("lockdep_has_no_complaint", "nodes-2"), f"^(?!.*({MOVE}|{TAKE}|{PODS}))"),
-    (Run(DISTURBED, "nodes-2"), f"^(?!.*({MOVE}|{TAKE}|{PODS}))"),
+    (Run("lockdep_has_no_complaint", "nodes-2"), REST),
+    (Run(DISTURBED, "nodes-2"), REST),
 )
 UML_LIMIT, MACHINE_LIMIT = 20.0, 150.0  # seconds; what the original needs is 5 and 70
 
