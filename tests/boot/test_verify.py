@@ -374,6 +374,7 @@ def starving(memory: Memory, secs: int = 6) -> None:
     task = memory.worker().task
     queue = per_cpu(memory.prog["runqueues"], task.thread_info.cpu.value_())
     memory.poke(queue.clock_task, task.se.exec_start.value_() + secs * 10**9)
+    memory.poke(queue.curr, memory.prog["init_task"].address_)
 
 
 def add_to(find: Callable[[Memory], drgn.Object]) -> Break:
@@ -456,7 +457,7 @@ FAULTS = (
     Case("item is stuck", stuck_item, "stuck", "1 work items of writeback wait for 2 s"),
     Case("barrier is stuck", stuck_barrier, "stuck", "swapper/0 (0) waits in flush_work()"),
     Case("worker gets no CPU", starving, "stuck", "for 6 s, kworker/"),
-    Case("CPU is taken", starving, "stuck", " (0) runs"),
+    Case("CPU is taken", starving, "stuck", "where swapper/0 (0) runs"),
 )
 STOCK_FAULTS = (
     Case(
