@@ -9,7 +9,8 @@ Seen failing: against a kernel whose restore_unbound_workers_cpumask() lets stri
 CPUs (what was there before, suspending, load); with an oracle that takes CPUs which were never
 online for pods of their own, or siblings for none; with pools compared by their numbers (suspend);
 against tests/mutants/series/late-known.diff (suspend);
-against a kernel that doesn't lay out pods again for the last CPU (without memory).
+against a kernel that doesn't lay out pods again for the last CPU (without memory), for one that
+shares nothing with those that are online (caches), or for one that was online before (back).
 """
 
 import json
@@ -58,7 +59,8 @@ class Case:
     name: str
     scenario: str
     maxcpus: int | None = None  # online at boot, if not all
-    late: tuple[int, ...] = ()  # that come online then, one after the other
+    gone: tuple[int, ...] = ()  # that go offline then
+    late: tuple[int, ...] = ()  # that come online after that, one after the other
     scope: str = "cache_shard"  # of the workqueue that is there throughout
     more: tuple[str, ...] = ()  # steps after that, see guest/jobs/params
     possible: int | None = None  # CPUs for the kernel, if not all
@@ -85,8 +87,9 @@ class Case:
 
     @property
     def steps(self) -> tuple[str, ...]:
+        go = tuple(f"write {CPU}/cpu{cpu}/online 0" for cpu in self.gone)
         come = added(self.scenario, *self.late) if self.present else online(*self.late)
-        return come + self.more
+        return go + come + self.more
 
     @property
     def machine(self) -> Scenario:
@@ -127,17 +130,21 @@ NODES = "two-nodes-2x3x2"
 CASES = (
     Case("possible", "llc-2x10", possible=14, tier="full"),
     Case("possible-smt", "smt-7x2", possible=9, tier="full"),
-    Case("possible-late", NODES, 1, (8, 4, 6, 3), possible=9),
+    Case("possible-late", NODES, 1, late=(8, 4, 6, 3), possible=9),
     Case(
         "late-node",
         NODES,
         3,
-        (11, 6, 8, 10, 7, 9),
+        late=(11, 6, 8, 10, 7, 9),
         scope="numa",
         more=("where scopes=numa cpus=6-11",),
     ),
     # the late CPU moves others, to another shard than its own
-    Case("split", "one-llc-12", 10, (10,)),
+    Case("split", "one-llc-12", 10, late=(10,)),
+    # siblings that meet when the one that was online before comes back
+    Case("back", NODES, 3, gone=(2,), late=(3, 2), scope="smt"),
+    # each has a cache of its own
+    Case("caches", "sockets-16x1", 1, late=(2, 1), scope="cache", possible=4),
     Case("added", NODES, late=(11, 6, 4, 9, 5, 10, 7, 8), present=4, tier="full"),
 )
 

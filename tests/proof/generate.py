@@ -38,7 +38,7 @@ EQUIVALENT = ROOT / "tests/mutants/equivalent.toml"
 # with workqueues, and those of neither pods nor parameters
 MOVE = "topo|place_cpu|replace_pods|restore_unbound|online_cpu"
 TAKE = "affn_dfl|shard_size|reapply"
-PODS = "layout|pod_type|reapply|shard_size_set|update_topology"
+PODS = "layout|pod_type|reapply|shard_size_set|update_topology|replace_pods"
 MEMORY = "alloc|free|release"
 REST = f"^(?!.*({MOVE}|{TAKE}|{PODS}))"
 FULL = " --tier=full"
@@ -59,6 +59,7 @@ RUNS = (
     (Run("", "nodes-2"), ""),
     (Run("tests/boot/test_params.py"), TAKE),
     (Run(" ".join(f"tests/boot/test_{one}" for one in HOTPLUG)), MOVE),
+    (Run("tests/boot/test_hotplug.py -kadded" + FULL), MOVE),
     (Run(" ".join(f"tests/boot/test_hotplug.py::test_{one}" for one in NOMEM) + FULL), PODS),
     (Run("tests/boot/test_faults.py -k30-8" + FULL), MEMORY),
     (Run("lockdep_has_no_complaint", "nodes-2"), REST),
