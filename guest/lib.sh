@@ -165,10 +165,10 @@ settled() {
 	echo "settled $(echo "$have" | tr '\n' ' ')"
 }
 
-# kernel_messages: what the kernel said about workqueues since the last call
+# kernel_messages: what the kernel said about workqueues since the last call, but for frames of stacks
 kernel_messages() {
 	dmesg -c | sed -n 's/^\(<[0-9]*>\)\{0,1\}\(\[[^]]*\] \)\{0,1\}\(.*workqueue.*\)$/kernel \3/p' |
-		grep -v '^kernel Command line:\|^kernel Kernel command line:'
+		grep -v '^kernel Command line:\|^kernel Kernel command line:\|^kernel  .*+0x'
 }
 
 # can_fail: have allocations of processes fail that ask for it, in a kernel with configs/fault, and
