@@ -84,8 +84,8 @@ class Kernel(Need):
         source = farm[SOURCE]
         if self.flavour == "native" and not several_cpus(source):
             raise Skipped("User Mode Linux of this base has one CPU")
-        diff = (self.patches is None and farm.options.broken) or self.diff
-        overlay = diff_overlay(source, self.patches, diff) if diff else None
+        broken = self.patches is None and farm.options.broken
+        overlay = diff_overlay(source, self.patches, *filter(None, [broken, self.diff])) or None
         where = {"arch": find_arch(self.arch), "modules": self.modules}
         done = build(source, self.flavour, patches=self.patches, overlay=overlay, **where)
         return find_build(done)

@@ -39,10 +39,13 @@ def patched(diff: Path, read: Callable[[str], str]) -> dict[str, str]:
             raise Problem(f"{diff} removes {path}: a mutant changes files") from None
 
 
-def diff_overlay(source: Source, patches: int | None, diff: Path) -> dict[str, str]:
-    """{path: text} of the kernel's files that a diff changes, with the diff applied.
+def diff_overlay(source: Source, patches: int | None, *diffs: Path) -> dict[str, str]:
+    """{path: text} of the kernel's files that diffs change, with one after the other applied.
 
     `patches` is how many of the series the kernel has (None: all). Raises what patched() does.
     """
+    found: dict[str, str] = {}
     with source.hold(patches) as tree:
-        return patched(diff, lambda path: (tree / path).read_text())
+        for diff in diffs:
+            found |= patched(diff, lambda path: found.get(path) or (tree / path).read_text())
+    return found
