@@ -46,6 +46,10 @@ def diff_overlay(source: Source, patches: int | None, *diffs: Path) -> dict[str,
     """
     found: dict[str, str] = {}
     with source.hold(patches) as tree:
+
+        def read(path: str) -> str:
+            return found.get(path) or (tree / path).read_text()
+
         for diff in diffs:
-            found |= patched(diff, lambda path: found.get(path) or (tree / path).read_text())
+            found.update(patched(diff, read))
     return found
