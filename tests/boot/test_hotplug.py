@@ -333,7 +333,9 @@ def test_size_is_written_wholly_or_not_at_all(record: Record) -> None:
         nth, *error, size = line
         assert (" ".join(error), size) in {("Cannot allocate memory", "8"), ("", "2")}, nth
         refused += size == "8"
-    assert refused > 3
+    assert (
+        refused
+    )  # how many varies: every other allocation is one of kmemleak, which can do without
     # as do many that fail together
     random = [" ".join(line[1:]) for line in answers(record, "random ")]
     assert {*random} <= {"Cannot allocate memory 8", "8", "2"}
