@@ -14,44 +14,69 @@ import published
 import pytest
 from farm import Making, Need
 from needs import Simulator
+from published import gather_producers, hold_wakeups
+from schemata import HOME
 
 from wqlab.ground.places import BUILD, ROOT
-from wqlab.kernels.bases import default_base, load_base
+from wqlab.kernels.bases import load_base
+from wqlab.kernels.build import build
 from wqlab.kernels.obtain import obtain
 from wqlab.measure.sim import ITEMS, WARMUP, Simulation, measure
-from wqlab.measure.subjects import build_subject
+from wqlab.measure.subjects import FLAVOUR, find_subject
 from wqlab.results.file import load, merge, save
 from wqlab.results.model import Results, Run
 
 TABLES = published.load_published()
 COMMAND = "scripts/pytest tests/boot/test_published.py --tier full"
 REPEAT = 2
+MODULE = "lib/test_workqueue.h"
 
 
 @dataclass(frozen=True)
 class Simulated(Need):
-    """The boot of a table. Its kernel is of the default base, as tables count the patches of that
-    series."""
+    """What tables of the same machine, kernel, shards and producers have in common."""
 
-    table: str
+    machine: str
+    deferred: bool
+    size: int | None
+    producers: int
     tier = "full"
     guess = 900.0
     before = (Simulator(),)
 
     def make(self, farm: Making) -> Results:
-        one = TABLES[self.table]
-        kernel = build_subject("patched", obtain(load_base(default_base())), one.patches)
-        run: Run = {"mode": "serial", "threads": one.producers, "items": ITEMS, "warmup": WARMUP}
-        scopes = tuple(one.items_per_sec)
-        simulation = Simulation(kernel, one.machine, (run,), scopes, REPEAT, one.size)
-        return measure([simulation], COMMAND, BUILD / f"test/published/{self.table}.json")
+        tables = [one for one in TABLES.values() if setup(one) == self]
+        source = obtain(load_base("7.3"))
+        overlay = {}
+        if not self.deferred:
+            with source.hold(0) as tree:
+                overlay[HOME] = hold_wakeups((tree / HOME).read_text())
+        if self.producers < tables[0].machine.scenario.cpus:
+            overlay[MODULE] = gather_producers((ROOT / MODULE).read_text())
+        path = build(source, FLAVOUR, patches=0, overlay=overlay, modules=["test_workqueue"])
+        run: Run = {"mode": "serial", "threads": self.producers, "items": ITEMS, "warmup": WARMUP}
+        simulation = Simulation(
+            find_subject(tables[0].kernel, [path]),
+            tables[0].machine,
+            (run,),
+            tuple(dict.fromkeys(scope for one in tables for scope in one.items_per_sec)),
+            REPEAT,
+            self.size,
+        )
+        name = f"{self.machine}-{self.deferred}-{self.size}-{self.producers}"
+        return measure([simulation], COMMAND, BUILD / f"test/published/{name}.json")
+
+
+def setup(table: published.Published) -> Simulated:
+    """What this table takes."""
+    return Simulated(table.machine.name, table.deferred, table.size, table.producers)
 
 
 @dataclass(frozen=True)
 class Published(Need):
     """All of them."""
 
-    before = tuple(map(Simulated, TABLES))
+    before = tuple(dict.fromkeys(map(setup, TABLES.values())))
 
     def make(self, farm: Making) -> Results:
         found = merge(farm[one] for one in self.before)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import made_results
 import published
 import pytest
-from published import Published, load_published
+from published import DEFERRED, HELD, Published, load_published
 
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
@@ -21,10 +21,10 @@ from wqlab.results.model import Boot, Count, Results, Row
 
 TABLES = {
     "before": Published(
-        "before", find_machine("grace-72"), 10, "cache", {"cpu": 300.0, "cache": 100.0}
+        "before", find_machine("grace-72"), "cache", {"cpu": 300.0, "cache": 100.0}
     ),
     "after": Published(
-        "after", find_machine("grace-72"), 17, "before", {"cpu": 330.0, "cache": 120.0}
+        "after", find_machine("grace-72"), "before", {"cpu": 330.0, "cache": 120.0}, deferred=True
     ),
 }
 
@@ -34,7 +34,6 @@ def test_each_table() -> None:
     assert {one.machine.name for one in found.values()} >= {"grace-72", "xeon-8321hc"}
     for one in found.values():
         assert 0 < one.producers <= one.machine.scenario.cpus
-        assert 0 < one.patches
         assert all(rate > 0 for rate in one.items_per_sec.values())
         assert one.queue_p50_ns.keys() <= one.items_per_sec.keys()
 
@@ -50,9 +49,7 @@ def test_each_table() -> None:
 )
 def test_file(tmp_path, monkeypatch: pytest.MonkeyPatch, text: str, wrong: str) -> None:
     path = tmp_path / "published.toml"
-    path.write_text(
-        '[one]\nmachine = "grace-72"\npatches = 10\nitems_per_sec = { cache = 1 }\n' + text
-    )
+    path.write_text('[one]\nmachine = "grace-72"\nitems_per_sec = { cache = 1 }\n' + text)
     monkeypatch.setattr(published, "PATH", path)
     if not wrong:
         assert list(load_published()) == ["one"]
@@ -62,13 +59,30 @@ def test_file(tmp_path, monkeypatch: pytest.MonkeyPatch, text: str, wrong: str) 
     assert "\n" not in str(caught.value)
 
 
-def simulated(rates: dict[int, dict[str, float]]) -> Results:
-    """By the number of patches, items per second by scope."""
+def test_held_wakeups() -> None:
+    """Both are held, of a source that has them."""
+    call = "\tkick_pool_pick(pool, &wake_task);\n"
+    assert (
+        published.hold_wakeups(f"a\n{call}b\n{call}")
+        == "a\n\tkick_pool(pool);\nb\n\tkick_pool(pool);\n"
+    )
+    with pytest.raises(Problem, match="not there twice"):
+        published.hold_wakeups(call)
+
+
+def test_gathered_producers() -> None:
+    text = (ROOT / "lib/test_workqueue.h").read_text()
+    assert "\treturn nr;\n" in published.gather_producers(text)
+    with pytest.raises(Problem, match="not there once"):
+        published.gather_producers("")
+
+
+def simulated(rates: dict[str, dict[str, float]]) -> Results:
+    """By the name of the kernel, items per second by scope."""
     found = made_results.counts("sim")
     machine = replace(found.machines[0], emulation="simulated grace-72 (insn=1)")
     kernels = [
-        replace(made_results.KERNELS["patched"], id=f"patched-{patches}", patches=patches)
-        for patches in rates
+        replace(made_results.KERNELS["patched"], id=f"{name}-1", name=name) for name in rates
     ]
     boots: list[Boot] = []
     for kernel in kernels:
@@ -78,7 +92,7 @@ def simulated(rates: dict[int, dict[str, float]]) -> Results:
             append="",
             runs=[{"mode": "serial", "threads": 72}],
         )
-        scopes = rates[kernel.patches or 0]
+        scopes = rates[kernel.name]
         rows = [Row(scope, "serial", values={"queue_p50_ns": 40}) for scope in scopes]
         counts = [
             Count({"scope": scope}, {"steady_items_per_sec": rate})
@@ -90,7 +104,7 @@ def simulated(rates: dict[int, dict[str, float]]) -> Results:
 
 def test_errors_of_ratios() -> None:
     """To another scope of the table, or to the same one of another table."""
-    found = simulated({10: {"cpu": 400, "cache": 100}, 17: {"cpu": 440, "cache": 100}})
+    found = simulated({HELD: {"cpu": 400, "cache": 100}, DEFERRED: {"cpu": 440, "cache": 100}})
     rows, near, total, wrong = published.compare(found, TABLES, ["before", "after"])
     assert [(row[0], row[1], *row[5:8]) for row in rows] == [
         ("before", "cpu", "3.00", "4.00", "+33%"),
@@ -102,14 +116,14 @@ def test_errors_of_ratios() -> None:
 
 
 def test_order() -> None:
-    found = simulated({10: {"cpu": 90, "cache": 100}})
+    found = simulated({HELD: {"cpu": 90, "cache": 100}})
     *_, wrong = published.compare(found, TABLES, ["before"])
     assert wrong == ["before: cpu and cache"]
 
 
 def test_nothing_to_compare() -> None:
     with pytest.raises(Problem, match="nothing in it"):
-        published.lines(simulated({11: {"cpu": 90}}), TABLES)
+        published.lines(simulated({"stock": {"cpu": 90}}), TABLES)
 
 
 def test_documentation_has_all_ratios() -> None:

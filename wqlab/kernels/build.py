@@ -101,15 +101,15 @@ class Kbuild:
             errors = [line for line in lines if re.search(r"error|undefined|Error \d", line)]
             raise Problem("\n".join([f"{wrong}: see {self.log}", *(errors[:5] or lines[-15:])]))
 
-    def make_module(self, name: str) -> Path:
+    def make_module(self, name: str, overlay: Mapping[str, str]) -> Path:
         """Build a module of MODULES out of tree, beside the kernel's objects."""
         outside = self.obj.with_name(f"{self.obj.name}.{name}")
         remove(outside)
         outside.mkdir()
         for path in MODULES[name]:
-            shutil.copy(path, outside)
-        wrong = f"{name} fails to build"
-        self.make(f"building {name}", f"M={outside}", "modules", wrong=wrong)
+            text = overlay.get(str(path.relative_to(ROOT))) or path.read_text()
+            (outside / path.name).write_text(text)
+        self.make(f"building {name}", f"M={outside}", "modules", wrong=f"{name} fails to build")
         return outside / f"{name}.ko"
 
     def configure(self, label: str, flavour: Flavour, lines: list[str]) -> None:
@@ -147,7 +147,7 @@ class Recipe:
     flavour: Flavour
     arch: Arch
     patches: int
-    overlay: Mapping[str, str]  # new text for files of the source
+    overlay: Mapping[str, str]  # new text for files of the source, or of modules
     modules: tuple[str, ...]  # of MODULES, built out of tree
 
     @property
@@ -182,7 +182,7 @@ class Recipe:
         if "CONFIG_MODULES=y" in (kbuild.obj / ".config").read_text().splitlines():
             targets.append("modules")
         kbuild.make(f"building {label}, log in {kbuild.log}", *targets, wrong="the build failed")
-        return [kbuild.make_module(name) for name in self.modules]
+        return [kbuild.make_module(name, self.overlay) for name in self.modules]
 
     def about(self, obj: Path) -> dict[str, object]:
         """What build.json says of a build that was made in `obj`."""
