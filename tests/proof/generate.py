@@ -45,6 +45,7 @@ FULL = " --tier=full"
 HOTPLUG = (
     "hotplug.py::test_workqueue_that_was_there",
     "hotplug.py::test_workqueues_made_then",
+    "hotplug.py::test_suspend",
     "late.py",
 )
 NOMEM = (
