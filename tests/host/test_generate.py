@@ -27,7 +27,7 @@ from schemata import HOME
 from wqlab.ground.problem import Problem, Skipped
 from wqlab.kernels.bases import default_base
 
-CAUGHT = 90.8  # percent, at least, of those that are not equivalent; 97 is the goal
+CAUGHT = 97.0  # percent, at least, of those that are not equivalent
 
 STOCK = """\
 static int old(int a)
