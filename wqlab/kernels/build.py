@@ -213,7 +213,7 @@ def build(
     """The directory of a kernel, which is built unless the cache has it.
 
     `patches` is how many of the series it has (None: all), `overlay` is new text for some of its
-    files, and `modules` are names of MODULES, built out of tree. Each `place` has a checkout and
+    files or theirs, and `modules` are names of MODULES, built out of tree. Each `place` has a checkout and
     objects of its own: builds in different places go on side by side, and so do those of different
     flavours without an overlay. `jobs` is for make -j (0: as many as there are CPUs). Raises Usage
     for an unknown flavour, Skipped for User Mode Linux where there is none, and Problem where the
