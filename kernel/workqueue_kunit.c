@@ -1005,6 +1005,51 @@ static void item_of_another_pwq_starts_on_rescuer(struct kunit *test)
 	expect_starts(test, foreign);
 }
 
+/* fails if a flush waits for a worker that can't be created after its item was cancelled */
+static void flush_of_cancelled_item_ends_on_rescuer(struct kunit *test)
+{
+	struct blocked_wq b;
+	struct flush *flush;
+
+	init_blocked_wq(test, &b);
+	set_nice(test, b.wq, -15);
+	queue_work(b.wq, &b.second->work);
+	flush = start_flush(test, b.second);
+	await_barrier(test, b.second);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&b.second->work));
+	expect_not_flushed(test, flush);
+	fail_to_create(b.pool);
+	expect_flushed(test, flush);
+	end_item(b.busy);
+}
+
+static void nop_fn(struct work_struct *work)
+{
+}
+
+/* fails if the rescuer isn't summoned for an item that is behind many others, or loses its way */
+static void rescuer_finds_item_behind_others(struct kunit *test)
+{
+	const int nr = 1000;
+	struct work_struct *others = kunit_kcalloc(test, nr, sizeof(*others), GFP_KERNEL);
+	struct blocked_wq b;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, others);
+	init_blocked_wq(test, &b);
+	set_nice(test, b.wq, -15);
+	for (i = 0; i < nr; i++) {
+		INIT_WORK(&others[i], nop_fn);
+		queue_work(b.other, &others[i]);
+	}
+	queue_work(b.wq, &b.second->work);
+	fail_to_create(b.pool);
+	expect_starts(test, b.second);
+	KUNIT_EXPECT_TRUE(test, work_pending(&others[nr - 1]));
+	end_item(b.busy);
+	flush_workqueue(b.other);
+}
+
 /* fails if rescuers are summoned on and on after a worker was created */
 static void created_worker_ends_mayday(struct kunit *test)
 {
@@ -1081,6 +1126,8 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_starts_when_another_is_cancelled),
 	KUNIT_CASE(item_of_another_pool_starts_on_rescuer),
 	KUNIT_CASE(item_of_another_pwq_starts_on_rescuer),
+	KUNIT_CASE(flush_of_cancelled_item_ends_on_rescuer),
+	KUNIT_CASE(rescuer_finds_item_behind_others),
 	KUNIT_CASE(created_worker_ends_mayday),
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
 	KUNIT_CASE(item_starts_when_cpu_goes_offline),
@@ -2712,7 +2759,7 @@ static void slots_left_open_are_found(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, slots_start(waiting));
 	none->nr_spare++;
 	slots_open_twice(p, 0, 1);
-	node_search_slots(slots->wq, &waiting->pool, nna);
+	node_search_slots(slots->wq, &waiting->pool, nna, false);
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 1);
 	KUNIT_EXPECT_EQ(test, slots_run(waiting, 0), 1);
 
@@ -2952,12 +2999,12 @@ static void slot_timer_runs_within_a_tick(struct kunit *test)
 	wq_slot_timer_fn(&slots->wq->slot_timer);
 	KUNIT_EXPECT_EQ(test, slots_free(p), 1);
 
-	/* a node has waited, and has found enough */
+	/* a node has waited, and has found enough before the timer runs */
 	slots = new_slots(test, 4);
 	p = node_pool(slots, 0, 0);
 	timer = &slots->wq->slot_timer;
 	KUNIT_EXPECT_EQ(test, slots_run(p, 1), 1);
-	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	KUNIT_EXPECT_TRUE(test, timer_delete_sync(timer));
 	KUNIT_EXPECT_EQ(test, atomic_read(&slots->wq->nr_waiting), 1);
 	slots_close_pwqs(slots, 0);
 	slots_end(p);
@@ -2977,6 +3024,27 @@ static void slot_timer_runs_within_a_tick(struct kunit *test)
 	mod_timer(timer, expires);
 	wq_arm_slot_timer(slots->wq);
 	KUNIT_EXPECT_EQ(test, timer->expires, expires);
+}
+
+/* fails if slots pile up in a pool that gets no worker for them while another one waits */
+static void slots_do_not_pile_up(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 4);
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	struct slots_pool *stuck = node_pool(slots, 0, 1), *other = node_pool(slots, 0, 2);
+	int i;
+
+	slots_own(slots, 0, 4);
+	KUNIT_EXPECT_EQ(test, slots_run(p, 4), 4);
+	KUNIT_EXPECT_EQ(test, slots_run(stuck, 4), 0);
+	KUNIT_EXPECT_EQ(test, slots_run(other, 4), 0);
+	for (i = 0; i < 4; i++) {
+		slots_end(p);
+		slots_start(other);
+	}
+	KUNIT_EXPECT_EQ(test, stuck->pwq->nr_granted, 1);
+	KUNIT_EXPECT_EQ(test, slots_running(other), 3);
+	expect_slots(slots);
 }
 
 /* fails if waiting items keep workers busy one by one, or too many are moved under a lock */
@@ -3076,7 +3144,7 @@ static void slots_do_search(void *arg)
 {
 	struct slots_pool *p = arg;
 
-	node_search_slots(p->pwq->wq, &p->pool, pwq_nna(p->pwq));
+	node_search_slots(p->pwq->wq, &p->pool, pwq_nna(p->pwq), false);
 }
 
 static void slots_do_raise(void *arg)
@@ -3140,6 +3208,28 @@ static void slots_in_hand_are_given_up(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_spare, 0);
 	KUNIT_EXPECT_EQ(test, slots_owed(slots), 1);
 	expect_slots(slots);
+}
+
+/* fails if a whole node waits for one worker that searches, as nobody else will look */
+static void search_is_not_relied_on(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 1);
+	struct wq_node_nr_active *none = slots->nodes[NR_SLOT_NODES];
+	struct slots_pool *p = node_pool(slots, 0, 0);
+	struct helper *helper = new_helper(test, 1, slots_do_start, p);
+	bool armed;
+
+	slots_queue(p, 1);
+	cpus_write_lock();
+	raw_spin_lock_irq(&none->lock);
+	WRITE_ONCE(helper->told, true);
+	SPIN_UNTIL(raw_spin_is_contended(&none->lock));
+	armed = READ_ONCE(slots->wq->slot_timer.expires);
+	raw_spin_unlock_irq(&none->lock);
+	cpus_write_unlock();
+	end_helper(helper);
+	KUNIT_EXPECT_TRUE(test, armed);
+	KUNIT_EXPECT_EQ(test, slots_run(p, 0), 1);
 }
 
 static void slots_do_end(void *arg)
@@ -3243,11 +3333,13 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(slots_of_others_are_used),
 	KUNIT_CASE(slots_are_not_taken_on_their_way),
 	KUNIT_CASE(slots_are_not_left_on_their_way),
+	KUNIT_CASE(slots_do_not_pile_up),
 	KUNIT_CASE(slot_timer_runs_within_a_tick),
 	KUNIT_CASE(slots_are_not_there_for_many),
 	KUNIT_CASE(slots_add_up_when_closed),
 	KUNIT_CASE(parked_item_keeps_pool),
 	KUNIT_CASE(slots_in_hand_are_given_up),
+	KUNIT_CASE(search_is_not_relied_on),
 	KUNIT_CASE(slots_open_where_they_are_owned),
 	KUNIT_CASE(turns_end_when_limit_is_lowered),
 	{}
