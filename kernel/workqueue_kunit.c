@@ -2743,6 +2743,14 @@ static void slots_are_shared(struct kunit *test)
 	expect_slots_free(p, 0, 2, 1);
 }
 
+/* as the first worker of a node whose work item has to wait */
+static void slots_search(struct slots_pool *p)
+{
+	scoped_guard(preempt)
+		node_search_slots(p->pwq->wq, pwq_nna(p->pwq));
+	node_pass_spare(p->pwq->wq, &p->pool, pwq_nna(p->pwq));
+}
+
 /* fails if slots of a node's own pools are left free while it waits, or takes others' slots */
 static void slots_left_open_are_found(struct kunit *test)
 {
@@ -2759,7 +2767,7 @@ static void slots_left_open_are_found(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, slots_start(waiting));
 	none->nr_spare++;
 	slots_open_twice(p, 0, 1);
-	node_search_slots(slots->wq, &waiting->pool, nna, false);
+	slots_search(waiting);
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 1);
 	KUNIT_EXPECT_EQ(test, slots_run(waiting, 0), 1);
 
@@ -3142,9 +3150,7 @@ static void parked_item_keeps_pool(struct kunit *test)
 
 static void slots_do_search(void *arg)
 {
-	struct slots_pool *p = arg;
-
-	node_search_slots(p->pwq->wq, &p->pool, pwq_nna(p->pwq), false);
+	slots_search(arg);
 }
 
 static void slots_do_raise(void *arg)
@@ -3217,17 +3223,22 @@ static void search_is_not_relied_on(struct kunit *test)
 	struct wq_node_nr_active *none = slots->nodes[NR_SLOT_NODES];
 	struct slots_pool *p = node_pool(slots, 0, 0);
 	struct helper *helper = new_helper(test, 1, slots_do_start, p);
-	bool armed;
+	bool got, armed;
 
 	slots_queue(p, 1);
 	cpus_write_lock();
 	raw_spin_lock_irq(&none->lock);
 	WRITE_ONCE(helper->told, true);
 	SPIN_UNTIL(raw_spin_is_contended(&none->lock));
+	/* let it find what it can, but not pass that on */
+	got = raw_spin_trylock(&p->pool.lock);
+	raw_spin_unlock(&none->lock);
+	SPIN_UNTIL(raw_spin_is_contended(&p->pool.lock));
 	armed = READ_ONCE(slots->wq->slot_timer.expires);
-	raw_spin_unlock_irq(&none->lock);
+	raw_spin_unlock_irq(&p->pool.lock);
 	cpus_write_unlock();
 	end_helper(helper);
+	KUNIT_EXPECT_TRUE(test, got);
 	KUNIT_EXPECT_TRUE(test, armed);
 	KUNIT_EXPECT_EQ(test, slots_run(p, 0), 1);
 }

@@ -588,7 +588,9 @@ wait:
 		fi;
 		do
 		:: atomic { len(open_pwqs[n]) > 0 && !node[n] -> close_one(n); pay_spare(n) }
-		:: atomic { len(open_pwqs[n]) == 0 || !WAITS(n) -> goto pass_spare }
+		:: atomic { len(open_pwqs[n]) == 0 || !WAITS(n) ->
+			t = (nr_spare[n] > 0 -> 0 : t);
+			goto search }
 		od;
 #endif
 #endif
@@ -604,7 +606,7 @@ search:
 			t = 0;
 			o = 0;
 			if
-			:: f == 0 -> goto searched
+			:: f == 0 -> goto found
 			:: f > 0
 			fi;
 			lock_node(n);
@@ -616,16 +618,20 @@ search:
 			pay_spare(n);
 #endif
 			node[n] = false;
-			goto pass_spare }
+			goto found }
 		od;
-searched:
-#ifndef BREAK_NO_ARM_AFTER_SEARCH
-		timer = timer || (first && WAITS(n));
-#else
-		skip;
-#endif
+
+		/* From here on, the worker can be preempted. */
+found:
 		atomic {
-		nr_searching = nr_searching - first;
+#ifndef BREAK_NO_ARM_AFTER_SEARCH
+		timer = true;
+#endif
+		nr_searching--;
+		goto pass_spare
+		}
+searched:
+		atomic {
 		first = false;
 		lock_pool(mine);
 		assert(!freed[p]);
@@ -807,13 +813,7 @@ pass_spare:
 		pool[mine] = false;
 passed_spare:
 		if
-#ifdef MANY
-		:: why == SEARCH && t > NONE && WAITS(n) -> goto search
-		:: why == SEARCH && t > NONE && !WAITS(n) -> t = 0; o = 0; goto searched
-		:: why == SEARCH && t <= NONE -> goto searched
-#else
 		:: why == SEARCH -> goto searched
-#endif
 		:: why == TICK -> goto ticked
 		:: why == RAISE -> goto was_set
 		fi
