@@ -1023,33 +1023,6 @@ static void flush_of_cancelled_item_ends_on_rescuer(struct kunit *test)
 	end_item(b.busy);
 }
 
-static void nop_fn(struct work_struct *work)
-{
-}
-
-/* fails if the rescuer isn't summoned for an item that is behind many others, or loses its way */
-static void rescuer_finds_item_behind_others(struct kunit *test)
-{
-	const int nr = 1000;
-	struct work_struct *others = kunit_kcalloc(test, nr, sizeof(*others), GFP_KERNEL);
-	struct blocked_wq b;
-	int i;
-
-	KUNIT_ASSERT_NOT_NULL(test, others);
-	init_blocked_wq(test, &b);
-	set_nice(test, b.wq, -15);
-	for (i = 0; i < nr; i++) {
-		INIT_WORK(&others[i], nop_fn);
-		queue_work(b.other, &others[i]);
-	}
-	queue_work(b.wq, &b.second->work);
-	fail_to_create(b.pool);
-	expect_starts(test, b.second);
-	KUNIT_EXPECT_TRUE(test, work_pending(&others[nr - 1]));
-	end_item(b.busy);
-	flush_workqueue(b.other);
-}
-
 /* fails if rescuers are summoned on and on after a worker was created */
 static void created_worker_ends_mayday(struct kunit *test)
 {
@@ -1127,7 +1100,6 @@ static struct kunit_case wakeups_test_cases[] = {
 	KUNIT_CASE(item_of_another_pool_starts_on_rescuer),
 	KUNIT_CASE(item_of_another_pwq_starts_on_rescuer),
 	KUNIT_CASE(flush_of_cancelled_item_ends_on_rescuer),
-	KUNIT_CASE(rescuer_finds_item_behind_others),
 	KUNIT_CASE(created_worker_ends_mayday),
 #if defined(CONFIG_SMP) && defined(CONFIG_HOTPLUG_CPU)
 	KUNIT_CASE(item_starts_when_cpu_goes_offline),
