@@ -3057,6 +3057,101 @@ static void slots_are_not_there_for_many(struct kunit *test)
 	expect_slots(slots);
 }
 
+/* two walks along a worklist: of the mayday timer, which stands for no pwq, and of a rescuer */
+struct walks {
+	struct worker_pool	*pool;
+	int			linked;		/* place of a work item with a barrier */
+	int			nr_pauses[2];	/* that the other CPU has seen */
+	int			nr_wrong;	/* of those, where none should be */
+	bool			taken;		/* since the last walk began */
+	bool			end;
+};
+
+/* in every seventh pause, take the cursor away as a worker does */
+static void watch_walks(void *arg)
+{
+	struct walks *walks = arg;
+
+	while (!READ_ONCE(walks->end)) {
+		struct work_struct *work;
+		int nr = 0;
+
+		guard(raw_spinlock_irq)(&walks->pool->lock);
+		list_for_each_entry(work, &walks->pool->worklist, entry)
+			if (work->func == mayday_cursor_func)
+				break;
+			else
+				nr++;
+		if (list_entry_is_head(work, &walks->pool->worklist, entry))
+			continue;
+		nr -= nr > walks->linked;
+		walks->nr_wrong += !nr || nr % WORKLIST_BATCH ||
+				   !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
+		if (++walks->nr_pauses[!get_work_pwq(work)] % 7 == 0) {
+			list_del_init(&work->entry);
+			walks->taken = true;
+		}
+	}
+}
+
+/*
+ * Fails if interrupts are off while the mayday timer or a rescuer goes past any number of work
+ * items, or if one of them doesn't get to the last one.
+ */
+static void long_walks_pause(struct kunit *test)
+{
+	const int nr_items = 4 * WORKLIST_BATCH + 2;
+	struct slots_pool *p = node_pool(new_slots(test, 1), 0, 0);
+	struct walks walks = { .pool = &p->pool, .linked = 2 * WORKLIST_BATCH - 1 };
+	struct workqueue_struct *wq = kunit_kzalloc(test, sizeof(*wq), GFP_KERNEL);
+	struct work_struct *items = kunit_kcalloc(test, nr_items, sizeof(*items), GFP_KERNEL);
+	struct worker rescuer = { .task = current, .pool = &p->pool, .rescue_wq = wq };
+	unsigned long end = jiffies + patience(test);
+	struct pool_workqueue *pwq;
+	struct helper *helper;
+	bool more = true;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, wq);
+	KUNIT_ASSERT_NOT_NULL(test, items);
+	helper = new_helper(test, 1, watch_walks, &walks);
+	pwq = kmem_cache_alloc(pwq_cache, GFP_KERNEL | __GFP_NOFAIL);
+	init_pwq(pwq, wq, &p->pool);
+	INIT_LIST_HEAD(&wq->maydays);
+	INIT_LIST_HEAD(&rescuer.scheduled);
+	wq->rescuer = &rescuer;
+	timer_setup(&p->pool.mayday_timer, slots_timer_fn, 0);
+	p->pool.nr_running = 0;
+	for (i = 0; i < nr_items; i++) {
+		items[i].func = slots_fn;
+		atomic_long_set(&items[i].data, WORK_STRUCT_PENDING | WORK_STRUCT_PWQ |
+				(unsigned long)(i == nr_items - 1 ? pwq : p->pwq) |
+				(i == walks.linked ? WORK_STRUCT_LINKED : 0));
+		list_add_tail(&items[i].entry, &p->pool.worklist);
+	}
+
+	WRITE_ONCE(helper->told, true);
+	while (more && time_before(jiffies, end)) {
+		walks.taken = false;
+		pool_mayday_timeout(&p->pool.mayday_timer);
+		guard(raw_spinlock_irq)(&p->pool.lock);
+		KUNIT_EXPECT_EQ(test, list_empty(&pwq->mayday_node), walks.taken);
+		list_del_init(&pwq->mayday_node);
+
+		KUNIT_EXPECT_TRUE(test, assign_rescuer_work(pwq, &rescuer));
+		list_move_tail(&items[nr_items - 1].entry, &p->pool.worklist);
+		list_del_init(&pwq->mayday_cursor.entry);
+		more = min(walks.nr_pauses[0], walks.nr_pauses[1]) < 20;
+	}
+	WRITE_ONCE(walks.end, true);
+	wait_for_completion(&helper->done);
+	timer_shutdown_sync(&p->pool.mayday_timer);
+	kmem_cache_free(pwq_cache, pwq);
+	KUNIT_EXPECT_GE(test, walks.nr_pauses[0], 20);
+	KUNIT_EXPECT_GE(test, walks.nr_pauses[1], 20);
+	KUNIT_EXPECT_EQ(test, walks.nr_wrong, 0);
+}
+
 static void slots_do_work(void *arg)
 {
 	unsigned long end = jiffies + 2 * HZ;
@@ -3319,6 +3414,7 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(slots_do_not_pile_up),
 	KUNIT_CASE(slot_timer_runs_within_a_tick),
 	KUNIT_CASE(slots_are_not_there_for_many),
+	KUNIT_CASE(long_walks_pause),
 	KUNIT_CASE(slots_add_up_when_closed),
 	KUNIT_CASE(parked_item_keeps_pool),
 	KUNIT_CASE(slots_in_hand_are_given_up),
