@@ -3077,11 +3077,11 @@ static void watch_walks(void *arg)
 		int nr = 0;
 
 		guard(raw_spinlock_irq)(&walks->pool->lock);
-		list_for_each_entry(work, &walks->pool->worklist, entry)
+		list_for_each_entry(work, &walks->pool->worklist, entry) {
 			if (work->func == mayday_cursor_func)
 				break;
-			else
-				nr++;
+			nr++;
+		}
 		if (list_entry_is_head(work, &walks->pool->worklist, entry))
 			continue;
 		nr -= nr > walks->linked;
