@@ -3150,6 +3150,7 @@ static void long_walks_pause(struct kunit *test)
 	KUNIT_EXPECT_GE(test, walks.nr_pauses[0], 20);
 	KUNIT_EXPECT_GE(test, walks.nr_pauses[1], 20);
 	KUNIT_EXPECT_EQ(test, walks.nr_wrong, 0);
+	KUNIT_EXPECT_EQ(test, p->pwq->refcnt, 1);
 }
 
 static void slots_do_work(void *arg)
