@@ -3146,6 +3146,7 @@ static void long_walks_pause(struct kunit *test)
 	WRITE_ONCE(walks.end, true);
 	wait_for_completion(&helper->done);
 	timer_shutdown_sync(&p->pool.mayday_timer);
+	INIT_LIST_HEAD(&p->pool.worklist);
 	kmem_cache_free(pwq_cache, pwq);
 	KUNIT_EXPECT_GE(test, walks.nr_pauses[0], 20);
 	KUNIT_EXPECT_GE(test, walks.nr_pauses[1], 20);

@@ -4,19 +4,18 @@
 A break that nothing catches is a test that cannot fail. Those that take a kernel for x86, or a test
 of pytest, are for --tier full.
 
-Seen failing: with a diff that changes a comment, and with one that names another case than the one
-that catches it.
+Seen failing: with a diff that changes a comment, with one that names another case than the one that
+catches it, and with a case that fails on a machine whatever is broken.
 
 --mutants=PATH takes other diffs than series/: a folder of them, or one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from farm import ALL, Making, Need
 from mutants import (
-    ORIGINAL,
     Found,
     Kernel,
     Plan,
@@ -30,6 +29,7 @@ from mutants import (
     verdict,
 )
 from needs import SOURCE, Boot, UmlSeries
+from schemata import Mutant
 
 from wqlab.ground.places import BUILD
 
@@ -86,14 +86,14 @@ class MutantKernel(Need):
 
 @dataclass(frozen=True)
 class Tried(Need):
-    """A boot of one mutant; "" is the original."""
+    """A boot of one mutant; "" is the original, which has to pass what catches a mutant."""
 
     path: Path
     name: str
     run: Run = field(default_factory=Run)
 
     def __str__(self) -> str:
-        return f"mutant: {self.name or 'none'}"
+        return f"mutant: {self.name or original(self.run).name}"
 
     @property
     def cores(self) -> int:
@@ -105,12 +105,16 @@ class Tried(Need):
 
     def make(self, farm: Making) -> Found:
         made: Plan = farm[Planned(self.path)]
-        mutant = made.mutants[self.name] if self.name else ORIGINAL
+        mutant = made.mutants[self.name] if self.name else original(self.run)
         if mutant.unshared:
             kernel = made.kernel(farm[SOURCE], self.run.flavour, mutant, "mutant")
         else:
             kernel = farm[MutantKernel(self.path, self.run.flavour)]
         return look(kernel, mutant, self.run, BUILD / "test/mutants")
+
+
+def original(run: Run) -> Mutant:
+    return Mutant(f"original-{run.case}-{run.machine}" if run.machine else "original", {})
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,12 @@ class TriedByTest(Need):
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     path: Path = metafunc.config.getoption("--mutants") or SERIES
     if metafunc.function is test_original_is_not_broken:
-        cases = [pytest.param(None, id="original", marks=pytest.mark.needs(Tried(path, "")))]
+        named = {named_run(diff) for diff in find_diffs(path).values()}
+        boots = {replace(run, text="") for run in named if run and run.machine}
+        cases = [
+            pytest.param(None, id=original(run).name, marks=pytest.mark.needs(Tried(path, "", run)))
+            for run in (Run(), *sorted(boots, key=str))
+        ]
     else:
         cases = []
         for name, diff in find_diffs(path).items():
