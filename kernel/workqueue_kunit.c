@@ -3067,7 +3067,10 @@ struct walks {
 	bool			end;
 };
 
-/* in every seventh pause, take the cursor away as a worker does */
+/*
+ * In every seventh pause, take the cursor away as a worker does. In those behind the barrier,
+ * queue the next work item anew.
+ */
 static void watch_walks(void *arg)
 {
 	struct walks *walks = arg;
@@ -3084,7 +3087,10 @@ static void watch_walks(void *arg)
 		}
 		if (list_entry_is_head(work, &walks->pool->worklist, entry))
 			continue;
-		nr -= nr > walks->linked;
+		if (nr > walks->linked) {
+			list_move_tail(work->entry.next, &walks->pool->worklist);
+			nr--;
+		}
 		walks->nr_wrong += !nr || nr % WORKLIST_BATCH ||
 				   !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
 		if (++walks->nr_pauses[!get_work_pwq(work)] % 7 == 0) {
