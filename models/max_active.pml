@@ -401,10 +401,9 @@ inline park(p)
 #define CANCEL	2	/* more are granted than needed: an item was cancelled ... */
 #define DEFER	3	/* ... or deferred, by a worker ... */
 #define RESCUE	4	/* ... or by the rescuer */
-#define LOWER	5	/* granted ones are taken back */
-#define SEARCH	6	/* a search has found some */
-#define TICK	7	/* the timer has */
-#define RAISE	8	/* there are more */
+#define SEARCH	5	/* a search has found some */
+#define TICK	6	/* the timer has */
+#define RAISE	7	/* there are more */
 
 proctype cpu()
 {
@@ -789,8 +788,7 @@ placed:
 		began = false;
 		if
 		:: why == END -> got = false; goto done
-		:: why == LOWER -> got = false; goto take_back
-		:: why > END && why < LOWER -> got = false; goto put_surplus
+		:: why > END && why < SEARCH -> got = false; goto put_surplus
 		:: why == SEARCH -> n = NODE(p)
 		:: why == TICK -> n = t
 		:: why == RAISE -> n = NONE
@@ -969,23 +967,25 @@ ticked:
 #endif
 			:: atomic { else -> pay_spare(t); node[t] = false; t++; break }
 			od
-		:: atomic { else -> t = 0; why = LOWER; break }
+		:: atomic { else -> t = 0; break }
 		od;
 		do
 		:: atomic { t < PWQS ->
 			p = t;
 			lock_pool(POOL(p));
 #ifndef BREAK_KEEP_WHEN_LOWERED
-			nr_keep[p] = 0;
+			nr_keep[p] = 0
 #endif
-take_back:
-			if
+			}
+			atomic {
+			lock_node(NODE(p));
+			do
 #ifndef BREAK_GRANTED_STAY
-			:: nr_granted[p] > 0 && nr_owed > 0 -> nr_granted[p]--; goto put
+			:: nr_granted[p] > 0 && nr_owed > 0 -> nr_granted[p]--; pay(NODE(p))
 #endif
-			:: else
-			fi;
-			kick(p);
+			:: else -> break
+			od;
+			node[NODE(p)] = false;
 			pool[POOL(p)] = false;
 			t++ }
 		:: atomic { else -> limit = max; t = 0; goto was_set }
