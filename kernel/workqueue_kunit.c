@@ -3060,39 +3060,36 @@ static void slots_are_not_there_for_many(struct kunit *test)
 /* two walks along a worklist: of the mayday timer, which stands for no pwq, and of a rescuer */
 struct walks {
 	struct worker_pool	*pool;
-	int			linked;		/* place of a work item with a barrier */
 	int			nr_pauses[2];	/* that the other CPU has seen */
 	int			nr_wrong;	/* of those, where none should be */
 	bool			taken;		/* since the last walk began */
 	bool			end;
 };
 
-/*
- * In every seventh pause, take the cursor away as a worker does. In those behind the barrier,
- * queue the next work item anew.
- */
+/* in each pause, queue the next work item anew, and in every seventh take the cursor away */
 static void watch_walks(void *arg)
 {
 	struct walks *walks = arg;
 
 	while (!READ_ONCE(walks->end)) {
 		struct work_struct *work;
+		bool may = false;
 		int nr = 0;
 
 		guard(raw_spinlock_irq)(&walks->pool->lock);
 		list_for_each_entry(work, &walks->pool->worklist, entry) {
 			if (work->func == mayday_cursor_func)
 				break;
-			nr++;
+			may = ++nr >= WORKLIST_BATCH &&
+			      !(*work_data_bits(work) & WORK_STRUCT_LINKED);
+			if (may)
+				nr = 0;
 		}
 		if (list_entry_is_head(work, &walks->pool->worklist, entry))
 			continue;
-		if (nr > walks->linked) {
+		walks->nr_wrong += !may || !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
+		if (!list_is_last(&work->entry, &walks->pool->worklist))
 			list_move_tail(work->entry.next, &walks->pool->worklist);
-			nr--;
-		}
-		walks->nr_wrong += !nr || nr % WORKLIST_BATCH ||
-				   !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
 		if (++walks->nr_pauses[!get_work_pwq(work)] % 7 == 0) {
 			list_del_init(&work->entry);
 			walks->taken = true;
@@ -3106,9 +3103,9 @@ static void watch_walks(void *arg)
  */
 static void long_walks_pause(struct kunit *test)
 {
-	const int nr_items = 4 * WORKLIST_BATCH + 2;
+	const int nr_items = 4 * WORKLIST_BATCH + 10;
 	struct slots_pool *p = node_pool(new_slots(test, 1), 0, 0);
-	struct walks walks = { .pool = &p->pool, .linked = 2 * WORKLIST_BATCH - 1 };
+	struct walks walks = { .pool = &p->pool };
 	struct workqueue_struct *wq = kunit_kzalloc(test, sizeof(*wq), GFP_KERNEL);
 	struct work_struct *items = kunit_kcalloc(test, nr_items, sizeof(*items), GFP_KERNEL);
 	struct worker rescuer = { .task = current, .pool = &p->pool, .rescue_wq = wq };
@@ -3132,7 +3129,7 @@ static void long_walks_pause(struct kunit *test)
 		items[i].func = slots_fn;
 		atomic_long_set(&items[i].data, WORK_STRUCT_PENDING | WORK_STRUCT_PWQ |
 				(unsigned long)(i == nr_items - 1 ? pwq : p->pwq) |
-				(i == walks.linked ? WORK_STRUCT_LINKED : 0));
+				(i % 2 ? 0 : WORK_STRUCT_LINKED));
 		list_add_tail(&items[i].entry, &p->pool.worklist);
 	}
 
