@@ -2907,15 +2907,17 @@ static void slots_are_not_taken_on_their_way(struct kunit *test)
 	/* as if a search, or who raises max_active, had one in hand when others look */
 	slots_own(slots, 0, 2);
 	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 0, 0), 1), 1);
+	slots_queue(node_pool(slots, 0, 0), 1);
 	slots_queue(other, 1);
 	slots_queue(waiting, 1);
 	nna->nr_spare--;
 	KUNIT_EXPECT_FALSE(test, slots_start(waiting));
-	nna->nr_spare++;
 	none->nr_owned++;
 	none->nr_spare++;
 	slots->wq->max_active++;
 	KUNIT_EXPECT_FALSE(test, slots_start(other));
+	nna->nr_spare++;
+	KUNIT_EXPECT_FALSE(test, slots_start(node_pool(slots, 0, 0)));
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 1);
 	none->nr_owned--;
 	none->nr_spare--;
