@@ -3071,6 +3071,7 @@ struct walks {
 /* in each pause, queue the next work item anew, and in every seventh take the cursor away */
 static void watch_walks(void *arg)
 {
+	struct list_head *seen = NULL;
 	struct walks *walks = arg;
 
 	while (!READ_ONCE(walks->end)) {
@@ -3087,8 +3088,13 @@ static void watch_walks(void *arg)
 			if (may)
 				nr = 0;
 		}
-		if (list_entry_is_head(work, &walks->pool->worklist, entry))
+		if (list_entry_is_head(work, &walks->pool->worklist, entry)) {
+			seen = NULL;
 			continue;
+		}
+		if (seen == work->entry.prev)
+			continue;
+		seen = work->entry.prev;
 		walks->nr_wrong += !may || !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
 		if (!list_is_last(&work->entry, &walks->pool->worklist))
 			list_move_tail(work->entry.next, &walks->pool->worklist);
