@@ -356,10 +356,11 @@ inline pay(n)
 	nr_slots--
 }
 
-inline pay_spare(n)
+/* As many as are owed of those that node n has spare, or a pwq of it was granted. */
+inline pay_all(nr, n)
 {
 	do
-	:: nr_spare[n] > 0 && nr_owed > 0 -> nr_spare[n]--; pay(n)
+	:: nr > 0 && nr_owed > 0 -> nr--; pay(n)
 	:: else -> break
 	od
 }
@@ -583,10 +584,10 @@ wait:
 #ifndef BREAK_REST_STAYS_OPEN
 		if
 		:: atomic { len(open_pwqs[n]) == 0 -> goto search }
-		:: atomic { len(open_pwqs[n]) > 0 && !node[n] -> close_one(n); pay_spare(n) }
+		:: atomic { len(open_pwqs[n]) > 0 && !node[n] -> close_one(n); pay_all(nr_spare[n], n) }
 		fi;
 		do
-		:: atomic { len(open_pwqs[n]) > 0 && !node[n] -> close_one(n); pay_spare(n) }
+		:: atomic { len(open_pwqs[n]) > 0 && !node[n] -> close_one(n); pay_all(nr_spare[n], n) }
 		:: atomic { len(open_pwqs[n]) == 0 || !WAITS(n) ->
 			t = (nr_spare[n] > 0 -> 0 : t);
 			goto search }
@@ -614,7 +615,7 @@ search:
 			nr_passed = nr_passed - f;
 			f = 0;
 #ifndef BREAK_FOUND_IS_NOT_PAID
-			pay_spare(n);
+			pay_all(nr_spare[n], n);
 #endif
 			node[n] = false;
 			goto found }
@@ -900,7 +901,7 @@ put_surplus:
 			:: atomic { len(open_pwqs[t]) > 0 -> close_one(t) }
 #endif
 #ifdef MANY
-			:: atomic { len(open_pwqs[t]) > 0 -> pay_spare(t); node[t] = false }
+			:: atomic { len(open_pwqs[t]) > 0 -> pay_all(nr_spare[t], t); node[t] = false }
 				atomic { lock_node(t) }
 			:: atomic { len(open_pwqs[t]) > 0 ->
 #ifndef BREAK_TIMER_GIVES_UP
@@ -961,11 +962,11 @@ ticked:
 #else
 			:: atomic { len(open_pwqs[t]) > 0 && nr_owed == 0 ->
 #endif
-				pay_spare(t); node[t] = false; t++; break }
-			:: atomic { len(open_pwqs[t]) > 0 -> pay_spare(t); node[t] = false }
+				pay_all(nr_spare[t], t); node[t] = false; t++; break }
+			:: atomic { len(open_pwqs[t]) > 0 -> pay_all(nr_spare[t], t); node[t] = false }
 				atomic { lock_node(t) }
 #endif
-			:: atomic { else -> pay_spare(t); node[t] = false; t++; break }
+			:: atomic { else -> pay_all(nr_spare[t], t); node[t] = false; t++; break }
 			od
 		:: atomic { else -> t = 0; break }
 		od;
@@ -979,12 +980,9 @@ ticked:
 			}
 			atomic {
 			lock_node(NODE(p));
-			do
 #ifndef BREAK_GRANTED_STAY
-			:: nr_granted[p] > 0 && nr_owed > 0 -> nr_granted[p]--; pay(NODE(p))
+			pay_all(nr_granted[p], NODE(p));
 #endif
-			:: else -> break
-			od;
 			node[NODE(p)] = false;
 			pool[POOL(p)] = false;
 			t++ }

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from farm import ALL, Making, Need
 from mutants import (
+    ORIGINAL,
     Found,
     Kernel,
     Plan,
@@ -114,7 +115,8 @@ class Tried(Need):
 
 
 def original(run: Run) -> Mutant:
-    return Mutant(f"original-{run.case}-{run.machine}" if run.machine else "original", {})
+    name = f"original-{run.case}-{run.machine}"
+    return replace(ORIGINAL, name=name) if run.machine else ORIGINAL
 
 
 @dataclass(frozen=True)
