@@ -3059,20 +3059,22 @@ static void slots_are_not_there_for_many(struct kunit *test)
 	expect_slots(slots);
 }
 
-/* two walks along a worklist: of the mayday timer, which stands for no pwq, and of a rescuer */
+/* two walks along a worklist: of the mayday timer and of the rescuer of another workqueue */
 struct walks {
 	struct worker_pool	*pool;
+	struct pool_workqueue	*rescued;
 	int			nr_pauses[2];	/* that the other CPU has seen */
 	int			nr_wrong;	/* of those, where none should be */
 	bool			taken;		/* since the last walk began */
 	bool			end;
 };
 
-/* in each pause, queue the next work item anew, and in every seventh take the cursor away */
+/* in each pause, queue the next work item anew, and in every seventh come across the cursor */
 static void watch_walks(void *arg)
 {
 	struct list_head *seen = NULL;
 	struct walks *walks = arg;
+	struct worker worker = { .pool = walks->pool };
 
 	while (!READ_ONCE(walks->end)) {
 		struct work_struct *work;
@@ -3098,10 +3100,13 @@ static void watch_walks(void *arg)
 		walks->nr_wrong += !may || !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
 		if (!list_is_last(&work->entry, &walks->pool->worklist))
 			list_move_tail(work->entry.next, &walks->pool->worklist);
-		if (++walks->nr_pauses[!get_work_pwq(work)] % 7 == 0) {
-			list_del_init(&work->entry);
-			walks->taken = true;
-		}
+		if (++walks->nr_pauses[work == &walks->rescued->mayday_cursor] % 7)
+			continue;
+
+		/* as worker_thread() */
+		if (!assign_work(work, &worker, NULL))
+			pwq_put_surplus(get_work_pwq(work));
+		walks->taken = list_empty(&work->entry);
 	}
 }
 
@@ -3113,12 +3118,13 @@ static void long_walks_pause(struct kunit *test)
 {
 	const int nr_items = 4 * WORKLIST_BATCH + 10;
 	struct slots_pool *p = node_pool(new_slots(test, 1), 0, 0);
-	struct walks walks = { .pool = &p->pool };
 	struct workqueue_struct *wq = kunit_kzalloc(test, sizeof(*wq), GFP_KERNEL);
 	struct work_struct *items = kunit_kcalloc(test, nr_items, sizeof(*items), GFP_KERNEL);
 	struct worker rescuer = { .task = current, .pool = &p->pool, .rescue_wq = wq };
 	unsigned long end = jiffies + patience(test);
+	struct walks walks = { .pool = &p->pool };
 	struct pool_workqueue *pwq;
+	struct work_struct cursor;
 	struct helper *helper;
 	bool more = true;
 	int i;
@@ -3128,6 +3134,7 @@ static void long_walks_pause(struct kunit *test)
 	helper = new_helper(test, 1, watch_walks, &walks);
 	pwq = kmem_cache_alloc(pwq_cache, GFP_KERNEL | __GFP_NOFAIL);
 	init_pwq(pwq, wq, &p->pool);
+	walks.rescued = pwq;
 	INIT_LIST_HEAD(&wq->maydays);
 	INIT_LIST_HEAD(&rescuer.scheduled);
 	wq->rescuer = &rescuer;
@@ -3157,6 +3164,14 @@ static void long_walks_pause(struct kunit *test)
 	WRITE_ONCE(walks.end, true);
 	wait_for_completion(&helper->done);
 	timer_shutdown_sync(&p->pool.mayday_timer);
+
+	/* a rescuer leaves the timer's cursor alone */
+	init_mayday_cursor(&cursor, pwq);
+	list_add(&cursor.entry, &p->pool.worklist);
+	scoped_guard(raw_spinlock_irq, &p->pool.lock)
+		KUNIT_EXPECT_TRUE(test, assign_rescuer_work(pwq, &rescuer));
+	KUNIT_EXPECT_FALSE(test, list_empty(&cursor.entry));
+
 	INIT_LIST_HEAD(&p->pool.worklist);
 	kmem_cache_free(pwq_cache, pwq);
 	KUNIT_EXPECT_GE(test, walks.nr_pauses[0], 20);
