@@ -25,7 +25,7 @@
 # QUICK=1      for local and bench: little is measured, to see it work
 # WATCH=30     for local: load nothing, record the load that the host has for 30 s
 # MACHINE=NAME for sim: a file of machines/ (grace-72)
-# SLICE=NAME   for test and test-full: which slice; none leaves it out of test
+# SLICE=NAME   for test and test-full: which slice; SLICE=none leaves it out of test
 # SIZES=1,2,4  for local, bench and sim: shard sizes to measure
 #
 # Whatever fails, make itself ends with 2 and prints the status as "Error 1": 1 failed, 2 wrong
