@@ -3077,6 +3077,7 @@ static void watch_walks(void *arg)
 	struct worker worker = { .pool = walks->pool };
 
 	while (!READ_ONCE(walks->end)) {
+		struct pool_workqueue *pwq;
 		struct work_struct *work;
 		bool may = false;
 		int nr = 0;
@@ -3097,15 +3098,16 @@ static void watch_walks(void *arg)
 		if (seen == work->entry.prev)
 			continue;
 		seen = work->entry.prev;
-		walks->nr_wrong += !may || !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
+		pwq = get_work_pwq(work);
+		walks->nr_wrong += !may || !pwq || !(*work_data_bits(work) & WORK_STRUCT_INACTIVE);
 		if (!list_is_last(&work->entry, &walks->pool->worklist))
 			list_move_tail(work->entry.next, &walks->pool->worklist);
 		if (++walks->nr_pauses[work == &walks->rescued->mayday_cursor] % 7)
 			continue;
 
 		/* as worker_thread() */
-		if (!assign_work(work, &worker, NULL))
-			pwq_put_surplus(get_work_pwq(work));
+		if (pwq && !assign_work(work, &worker, NULL))
+			pwq_put_surplus(pwq);
 		walks->taken = list_empty(&work->entry);
 	}
 }
@@ -3165,7 +3167,8 @@ static void long_walks_pause(struct kunit *test)
 	wait_for_completion(&helper->done);
 	timer_shutdown_sync(&p->pool.mayday_timer);
 
-	/* a rescuer leaves the timer's cursor alone */
+	/* a rescuer leaves the timer's cursor alone; if it doesn't, don't warn as well */
+	rescuer.rescue_wq = NULL;
 	init_mayday_cursor(&cursor, pwq);
 	list_add(&cursor.entry, &p->pool.worklist);
 	scoped_guard(raw_spinlock_irq, &p->pool.lock)

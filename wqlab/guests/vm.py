@@ -256,7 +256,7 @@ def died_of_emulator(record: Record) -> bool:
 
 def boot_parameters(build: BuildDir, scenario: Scenario, job: str, options: BootOptions) -> str:
     """The kernel command line."""
-    words = [build.arch.append, "panic=-1", "panic_on_warn=1", f"job={job}"]
+    words = [build.arch.append, "panic=-1", "panic_on_warn=1", "oops=panic", f"job={job}"]
     if build.has_kunit and job != "kunit":  # suites at boot take time, and log what they provoke
         words.append("kunit.enable=0")
     if build.arch is UML:
