@@ -3530,15 +3530,18 @@ static void created_worker_is_picked(struct kunit *test)
 static void worker_preempts_at_once(struct kunit *test)
 {
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
-	struct sched_param param = {};
 	struct worker_pool *pool = idle_pool(test, wq);
 	unsigned long irq_flags;
+	struct worker *worker;
 	bool started[2];
 	int i;
 
 	if (!preempt_model_full())
 		kunit_skip(test, "needs preemption");
-	sched_setscheduler_nocheck(current, SCHED_IDLE, &param);
+	/* in the fair class, one that has had more than its share wouldn't preempt */
+	scoped_guard(mutex, &wq_pool_attach_mutex)
+		for_each_pool_worker(worker, pool)
+			sched_set_fifo_low(worker->task);
 	for (i = 0; i < ARRAY_SIZE(started); i++) {
 		struct item *item = new_item(test);
 
@@ -3555,7 +3558,9 @@ static void worker_preempts_at_once(struct kunit *test)
 		started[i] = completion_done(&item->started);
 		end_item(item);
 	}
-	sched_set_normal(current, 0);
+	scoped_guard(mutex, &wq_pool_attach_mutex)
+		for_each_pool_worker(worker, pool)
+			sched_set_normal(worker->task, pool->attrs->nice);
 	KUNIT_EXPECT_TRUE(test, started[0]);
 	KUNIT_EXPECT_TRUE(test, started[1]);
 }
