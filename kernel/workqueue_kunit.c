@@ -401,7 +401,7 @@ static void start_pair(struct kunit *test, bool spin)
 	u64 wakeups = 0, hogs = 0;
 	int round;
 
-	/* a worker that was just created or is busy yet starts the second one anyway; stay on its CPU */
+	/* stay on one CPU, whose worker starts the second one anyway if it is new or still busy */
 	set_cpus_allowed_ptr(current, cpumask_of(raw_smp_processor_id()));
 	for (round = 0; round < 20 && wakeups != 1; round++) {
 		struct item *second = new_item(test), *first = new_item(test);
