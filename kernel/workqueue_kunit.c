@@ -405,8 +405,8 @@ static void start_pair(struct kunit *test, bool spin)
 	set_cpus_allowed_ptr(current, cpumask_of(raw_smp_processor_id()));
 	for (round = 0; round < 20 && wakeups != 1; round++) {
 		struct item *second = new_item(test), *first = new_item(test);
+		u64 before = sum_stat(wq, PWQ_STAT_CM_WAKEUP);
 
-		wakeups = sum_stat(wq, PWQ_STAT_CM_WAKEUP);
 		hogs = sum_stat(wq, PWQ_STAT_CPU_INTENSIVE);
 		first->until = &second->started;
 		first->spin = spin;
@@ -414,7 +414,7 @@ static void start_pair(struct kunit *test, bool spin)
 		expect_starts(test, second);
 		end_item(first);
 		end_item(second);
-		wakeups = sum_stat(wq, PWQ_STAT_CM_WAKEUP) - wakeups;
+		wakeups = sum_stat(wq, PWQ_STAT_CM_WAKEUP) - before;
 	}
 	KUNIT_EXPECT_EQ(test, wakeups, 1);
 	if (spin) {
