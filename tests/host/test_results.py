@@ -6,8 +6,8 @@ missing field for empty; with check() that lets lost items, unknown kernels, fla
 pass; with merge() that keeps machines twice; with a field more in a dataclass than in
 results.schema.json; with a figure of results/ made a string; with qemu_line() that keeps
 directories; with topology() that counts CPUs that may not be used; with a packed file whose lists
-are taken for objects, with slim() that goes by kernels' medians alone; and with a file in results/
-that nothing names, and that makes it too large.
+are taken for objects, with slim() that goes by kernels' medians alone, with bare() that keeps all
+digits; and with a file in results/ that nothing names, and that makes it too large.
 """
 
 import json
@@ -24,7 +24,7 @@ from each import each_holds
 from wqlab.ground.places import ROOT
 from wqlab.ground.problem import Problem
 from wqlab.report import counts
-from wqlab.report.keep import kept, slim
+from wqlab.report.keep import bare, kept, slim
 from wqlab.results import file, host
 from wqlab.results.file import dumps, loads, merge
 from wqlab.results.metrics import counted, instructions, samples, wakeups_per_item
@@ -112,6 +112,10 @@ def test_packed(whole: Results) -> None:
     for damaged in (text.replace('"shared":[', '"shared":[[999],'), text.replace("[0,", "[99,")):
         with pytest.raises(ResultsError, match="^not packed as wqlab report --keep does$"):
             loads(damaged)
+
+
+def test_digits_that_are_kept() -> None:
+    assert bare([1 / 3, 25_295_604.045, 123_456_789]) == [0.33333333, 25_295_604.0, 123_456_789]
 
 
 def test_slim() -> None:

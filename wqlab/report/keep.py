@@ -14,8 +14,7 @@ QUOTED = {"pwq_tryinc_nr_active", "pwq_dec_nr_in_flight"}
 
 
 def shown_places(results: Results) -> dict[int, set[tuple[str, str, str]]]:
-    """By id() of a simulated boot, the scope, kind and name of each place that a table of
-    these results has."""
+    """By id() of a simulated boot, scope, kind and name of each place that a table of these has."""
     found: dict[int, set[tuple[str, str, str]]] = {}
     for panel in counted_panels(results, "sim"):
         shown = {
@@ -29,8 +28,7 @@ def shown_places(results: Results) -> dict[int, set[tuple[str, str, str]]]:
 
 
 def slim(results: Results) -> Results:
-    """Without the places of simulated boots that the report does not show. Slim results stay as
-    they are."""
+    """Without places of simulated boots that no report shows. Slim results stay as they are."""
     places = shown_places(results)
 
     def counts(boot: Boot) -> list[Count]:
@@ -48,7 +46,7 @@ def slim(results: Results) -> Results:
 
 
 def bare(data: Any) -> Any:
-    """As JSON, without fields that have their default."""
+    """As JSON, without fields that have their default, and with eight digits of each fraction."""
     if is_dataclass(data):
         said = {entry: getattr(data, entry.name) for entry in fields(data)}
         return {
@@ -59,6 +57,8 @@ def bare(data: Any) -> Any:
         }
     if isinstance(data, dict):
         return {key: bare(value) for key, value in data.items()}
+    if isinstance(data, float):
+        return float(f"{data:.8g}")
     return [bare(value) for value in data] if isinstance(data, list) else data
 
 
