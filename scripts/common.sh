@@ -9,6 +9,7 @@
 
 set -euo pipefail
 export LC_ALL=C
+unset CDPATH
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # cron and systemd may set none
@@ -216,8 +217,8 @@ git_env() {
 commit_base() {
 	git commit -q --no-verify --cleanup=verbatim \
 		--author="$GIT_COMMITTER_NAME <$GIT_COMMITTER_EMAIL>" \
-		--date="$GIT_COMMITTER_DATE" -m "$1"
-	git tag base
+		--date="$GIT_COMMITTER_DATE" -m "$1" &&
+		git tag base
 }
 
 # Proxies, under the names that apt and git know; sudo would drop them.

@@ -17,6 +17,7 @@ from fake_kernel import (
     NEW_FILE,
     ODD_CONFIG,
     OLDER,
+    ROOT,
     Project,
     add_form,
     add_parts,
@@ -217,12 +218,15 @@ def test_unpacked_source_is_copied(project: Project, source: Path, enclosed: boo
     assert (dest / NEW_FILE).exists()
 
 
-# Broken on purpose: no --strip-components; the name with .tar in DEST.
+# Broken on purpose: no --strip-components; the name with .tar in DEST; tar's warnings, of a time
+# to come and of an odd keyword, taken for errors.
 @pytest.mark.parametrize("packed", ["tar", "tar.gz", "tar.xz"])
 def test_tarball(project: Project, source: Path, packed: str) -> None:
     tarball = project.tmp / f"{source.name}.{packed}"
     write(source / "drivers/kernel/workqueue.c", "another one\n")
-    subprocess.run(["tar", "-C", project.tmp, "-caf", tarball, source.name], check=True)
+    os.utime(source / "Makefile", (4e9, 4e9))
+    odd = ["--format=pax", "--pax-option=odd.keyword:=1"]
+    subprocess.run(["tar", *odd, "-C", project.tmp, "-caf", tarball, source.name], check=True)
     done = project.run("apply", "--check", tarball)
     assert (done.returncode, done.stdout) == (0, "applies\n"), done.stderr
     done = project.run("apply", tarball)
@@ -232,6 +236,72 @@ def test_tarball(project: Project, source: Path, packed: str) -> None:
     project.git(dest, "checkout", "-q", "base")
     shutil.rmtree(dest / ".git")
     assert snapshot(dest) == snapshot(source)
+
+
+# Broken on purpose: .git copied, so that the branch and the tag are those that it has.
+@pytest.mark.parametrize("kind", ["tarball", "tarball of a work tree", "broken"])
+def test_git_of_a_copy_is_left_out(project: Project, ksrc: Path, kind: str) -> None:
+    tree = ksrc
+    if kind == "broken":
+        project.git(project.tmp, "init", "-q")
+        (ksrc / ".git/HEAD").unlink()
+    elif kind != "tarball":
+        tree = project.tmp / "work"
+        project.git(ksrc, "worktree", "add", "-q", tree)
+    before = snapshot(ksrc)
+    if kind != "broken":
+        tarball = project.tmp / "packed.tar"
+        subprocess.run(["tar", "-C", project.tmp, "-cf", tarball, tree.name], check=True)
+        tree = tarball
+    dest = project.tmp / "dest"
+    done = project.run("apply", tree, dest)
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+    assert snapshot(ksrc) == before
+    assert project.git(dest, "symbolic-ref", "--short", "HEAD") == BRANCH
+    assert project.git(dest, "for-each-ref", "--format=%(refname:short)") == f"{BRANCH}\nbase"
+    assert len(subjects(project, dest)) == 3
+
+
+# Broken on purpose: what `git commit` returns not minded.
+def test_failing_base_commit_leaves_no_trace(project: Project, source: Path) -> None:
+    body = '[[ " $* " != *" commit "* ]] || { "$REAL" "$@"; echo no more >&2; exit 1; }'
+    path = project.shim("git", f'{body}; exec "$REAL" "$@"')
+    done = project.run("apply", source, project.tmp / "dest", PATH=path)
+    assert done.returncode == 1 and "the source cannot be committed: no more;" in done.stderr
+    assert not (project.tmp / "dest").exists()
+
+
+def run_in(
+    project: Project, where: Path, *words: str | Path, **more: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, cwd=where, env=project.env(**more), text=True, capture_output=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+
+
+# Broken on purpose: the patches read in the repository around, where git passes over what is
+# not below; DIR taken for one beside DEST.
+@pytest.mark.parametrize("words", [(), ("--series", "../theirs")])
+def test_called_in_a_subdirectory(project: Project, ksrc: Path, words: tuple[str, ...]) -> None:
+    shutil.copytree(project.patches, ksrc / "theirs")
+    dest = project.tmp / "dest"
+    apply = project.top / "scripts/apply"
+    done = run_in(project, ksrc / "lib", apply, *words, "..", "../../dest")
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+    assert len(subjects(project, dest)) == 3
+
+
+# Broken on purpose: CDPATH minded, by each of both.
+@pytest.mark.parametrize("words", [("scripts/apply", "--check", "../ksrc"), (".ci/run",)])
+def test_cdpath_leads_nowhere_else(project: Project, ksrc: Path, words: tuple[str, ...]) -> None:
+    shutil.copytree(ROOT / ".ci", project.top / ".ci")
+    write(project.top / "Makefile", "test:\n\t@pwd\n")
+    other = project.tmp / "other"
+    (other / words[0]).mkdir(parents=True)
+    done = run_in(project, project.top, *words, CDPATH=str(other))
+    said = f"{project.top}\n" if words == (".ci/run",) else "applies\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
 # Broken on purpose: `=` taken for part of the name; -- an option; what follows it one.
@@ -310,6 +380,36 @@ def test_failing_am_leaves_no_trace(
     assert (state(project, tree) if kind == "git" else snapshot(tree)) == before
     assert not (tree / ".git/worktrees").exists()
     assert dest.exists() == dest_there and (not dest_there or not any(dest.iterdir()))
+
+
+# Broken on purpose: DEST not looked up; no rmdir named.
+@pytest.mark.parametrize("left", ["all", "nothing", "an empty folder"])
+def test_dest_that_git_knows_already(project: Project, ksrc: Path, left: str) -> None:
+    dest = project.tmp / "my dest"
+    assert project.run("apply", ksrc, dest).returncode == 0
+    if left != "all":
+        shutil.rmtree(dest)
+    if left == "an empty folder":
+        dest.mkdir()
+    before = snapshot(ksrc)
+    done = project.run("apply", ksrc, dest)
+    [error] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert done.returncode == 1 and "as a work tree of" in error
+    assert snapshot(ksrc) == before and dest.exists() == (left != "nothing")
+    run_in(project, project.tmp, "sh", "-c", error.split("remove it by: ")[1]).check_returncode()
+    done = project.run("apply", ksrc, dest)
+    assert (done.returncode, done.stdout) == (0, f"{dest}\n"), done.stderr
+
+
+# Broken on purpose: a branch that could not be made deleted.
+def test_branch_of_another_run_stays(project: Project, ksrc: Path) -> None:
+    other = '[[ " $* " != *" update-ref refs/"* ]] || "$REAL" "$@"'  # just before
+    path = project.shim("git", f'{other}; exec "$REAL" "$@"')
+    done = project.run("apply", ksrc, project.tmp / "dest", PATH=path)
+    [error] = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    assert done.returncode == 1 and "a branch cannot be made in" in error, done.stderr
+    assert project.git(ksrc, "rev-parse", BRANCH) == project.git(ksrc, "rev-parse", "HEAD")
+    assert not (project.tmp / "dest").exists()
 
 
 # Broken on purpose: one line of a folded subject.
