@@ -1202,6 +1202,7 @@ struct late_machine {
 	int		nr_threads;	/* of a core */
 	bool		apart;		/* second threads are numbered after all first ones */
 	bool		clusters;	/* of two cores */
+	bool		bare;		/* only the masks of cores are of more than one CPU */
 
 	struct wq_topo	topo;
 	struct seat	seats[LATE_CPUS];
@@ -1222,6 +1223,7 @@ static const struct late_machine late_machines[] = {
 	{ "2 sockets of 2 LLCs of 4 cores x 2", 2, 2, 4, 2, true },
 	{ "one CPU", 1, 1, 1, 1, true },
 	{ "4 nodes of one LLC of 4 cores x 4", 4, 1, 4, 4, true },
+	{ "4 cores x 2, no LLC known", 1, 4, 1, 2, true, false, true },
 };
 
 KUNIT_ARRAY_PARAM_DESC(late_machine, late_machines, name);
@@ -1273,8 +1275,9 @@ static bool late_online(struct late_machine *m, int cpu)
 	__set_bit(cpu, m->online);
 	__set_bit(cpu, m->placed);
 	for (level = 0; level < WQ_TOPO_NODE; level++) {
-		/* where there are no clusters, masks of them may lack the siblings */
-		bool alone = level == WQ_TOPO_CLUSTER && !m->clusters;
+		/* where there are no clusters or LLCs, masks of them may lack the siblings */
+		bool alone = level > WQ_TOPO_CORE &&
+			     (m->bare || (level == WQ_TOPO_CLUSTER && !m->clusters));
 
 		for_each_set_bit(mate, m->online, LATE_CPUS)
 			if (alone ? mate == cpu :
@@ -1850,6 +1853,7 @@ struct slots {
 	struct slots_pool	pools[NR_SLOT_POOLS];
 	struct slots_pool	*end;		/* behind the last one */
 	struct list_head	more;		/* pwqs on which nothing is ever queued */
+	struct wq_node_nr_active *stalled;	/* the only one that has waited for long */
 	bool			started;	/* since the last check */
 	int			nr_checks;
 };
@@ -1981,6 +1985,17 @@ static int slots_owed(struct slots *slots)
 	return atomic_read(&slots->wq->nr_owed);
 }
 
+/* have nodes wait for as long as the case says, however long it takes */
+static void slots_set_waits(struct slots *slots)
+{
+	int node;
+
+	for (node = 0; node <= NR_SLOT_NODES; node++)
+		slots->nodes[node]->served_at = jiffies + 3600 * HZ;
+	if (slots->stalled)
+		slots->stalled->served_at = jiffies - HZ / 10 - 1;
+}
+
 static bool slots_queue_item(struct slots_pool *p, struct work_struct *work)
 {
 	struct workqueue_struct *wq = p->pwq->wq;
@@ -2027,6 +2042,7 @@ static bool slots_start(struct slots_pool *p)
 	struct worker *worker = p->workers;
 	struct work_struct *work;
 
+	slots_set_waits(p->slots);
 	guard(raw_spinlock_irq)(&p->pool.lock);
 	work = list_first_entry_or_null(&p->pool.worklist, struct work_struct, entry);
 	if (!work)
@@ -2053,6 +2069,7 @@ static bool slots_end_item(struct worker *worker)
 {
 	struct pool_workqueue *pwq = worker->current_pwq;
 
+	slots_set_waits(container_of(worker->pool, struct slots_pool, pool)->slots);
 	guard(raw_spinlock_irq)(&worker->pool->lock);
 	hash_del(&worker->hentry);
 	worker->current_work = NULL;
@@ -2224,6 +2241,7 @@ static bool slots_tick(struct slots *slots)
 {
 	if (!timer_delete_sync(&slots->wq->slot_timer))
 		return false;
+	slots_set_waits(slots);
 	wq_slot_timer_fn(&slots->wq->slot_timer);
 	return true;
 }
@@ -2242,6 +2260,7 @@ static void slots_settle(struct slots *slots)
 static void slots_set_max_active(struct slots *slots, int max_active)
 {
 	guard(mutex)(&slots->wq->mutex);
+	slots_set_waits(slots);
 	wq_set_nr_slots(slots->wq, max_active);
 }
 
@@ -2441,6 +2460,8 @@ static void next_node_has_less(struct kunit *test)
 		int	share;		/* slots of each node if all have as many */
 		int	here, there;	/* slots of both nodes */
 		bool	moves;
+		bool	stalled;	/* has the other one waited for long? */
+		bool	both;		/* and the one that has the slot? */
 	} slot[] = {
 		{ false, false, false, 1, 1, 0, true },
 		{ false, false, false, 1, 2, 1, true },
@@ -2458,6 +2479,12 @@ static void next_node_has_less(struct kunit *test)
 		{ true,  true,  false, 2, 3, 1, true },
 		{ true,  true,  true,  1, 2, 1, false },
 		{ true,  true,  false, 1, 2, 0, true },
+		{ false, false, false, 4, 1, 7, true,  true },
+		{ true,  false, false, 2, 2, 2, true,  true },
+		{ true,  true,  false, 2, 2, 2, false, true },
+		{ true,  true,  false, 1, 2, 2, false, true },
+		{ true,  false, false, 1, 2, 0, false, true, true },
+		{ false, false, false, 4, 1, 7, true,  true, true },
 	};
 	struct slots *slots = new_slots(test, 1);
 	struct workqueue_struct *wq = slots->wq;
@@ -2484,6 +2511,10 @@ static void next_node_has_less(struct kunit *test)
 		wq->max_active = s->share * num_online_nodes();
 		here->nr_owned = s->here;
 		there->nr_owned = s->there;
+		slots->stalled = s->stalled ? there : NULL;
+		slots_set_waits(slots);
+		if (s->both)
+			here->served_at = there->served_at;
 		next = node_next_waiting(wq, here, s->any);
 		list_del_init(waits_there);
 		list_del_init(waits_here);
@@ -2561,6 +2592,92 @@ static void nodes_take_turns(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 2, 0), 1), 0);
 	slots_set_turns(slots, 0);
 	KUNIT_EXPECT_EQ(test, slots_end_one(node_pool(slots, 0, 0), node_pool(slots, 2, 0)), 1);
+}
+
+/*
+ * Fails if a node whose items depend on one that waits for a slot never gets that slot from
+ * another node, which owns fewer or as many and is always busy.
+ */
+static void stalled_node_gets_slot(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 8);
+	struct slots_pool *busy = node_pool(slots, 0, 0), *p = node_pool(slots, 1, 0);
+	unsigned long before = jiffies;
+	int i;
+
+	slots_own(slots, 0, 1);
+	slots_own(slots, 1, 7);
+	slots_run(busy, 1);
+	slots_queue(p, 8);
+	while (!list_empty(&p->pool.worklist))
+		slots_start(p);
+	/* since when it waits, and later when it was passed a slot */
+	KUNIT_EXPECT_TRUE(test, time_in_range(slots->nodes[1]->served_at, before, jiffies));
+	for (i = 0; i < 3; i++) {
+		if (i == 2)
+			slots->stalled = slots->nodes[1];
+		slots_tick(slots);
+		/* it queues itself again */
+		slots_queue_item(busy, &busy->items[0]);
+		slots_start(busy);
+		slots_end(busy);
+		KUNIT_EXPECT_EQ(test, slots_running(busy), i < 2);
+		if (i == 2)
+			KUNIT_EXPECT_TRUE(test, time_in_range(slots->nodes[1]->served_at, before,
+							      jiffies));
+		KUNIT_EXPECT_EQ(test, slots_run(p, 0), 7 + (i == 2));
+	}
+
+	/* also from a node that waits itself, to which it doesn't go back at once */
+	slots = new_slots(test, 4);
+	slots_own(slots, 0, 2);
+	slots_own(slots, 1, 2);
+	slots_run(node_pool(slots, 0, 0), 20);
+	slots_run(node_pool(slots, 1, 0), 20);
+	for (i = 0; i < 2; i++) {
+		slots_set_turns(slots, 0);
+		slots->stalled = slots->nodes[1];
+		slots_end_one(node_pool(slots, 0, 0), node_pool(slots, 0, 0));
+		KUNIT_EXPECT_EQ(test, slots_owned(slots, 1), 3 + i);
+		KUNIT_EXPECT_EQ(test, slots_running(node_pool(slots, 1, 0)), 3 + i);
+	}
+}
+
+/*
+ * Fails if an item that queues itself again each time that it executes takes the slot that is
+ * reserved for another one.
+ */
+static void deferred_item_waits_for_others(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 1);
+	struct slots_pool *p = slots->pools;
+
+	slots_run(p, 1);
+	slots_queue_item(p, &p->items[0]);
+	slots_queue_item(p, &p->items[1]);
+	slots_start_all(slots);
+	KUNIT_EXPECT_PTR_EQ(test, p->workers[0].current_work, &p->items[0]);
+	slots_end(p);
+	KUNIT_EXPECT_EQ(test, slots_run(p, 0), 1);
+	KUNIT_EXPECT_PTR_EQ(test, slots_executing(p, 0)->current_work, &p->items[1]);
+	/* and then has its turn */
+	KUNIT_EXPECT_EQ(test, slots_end_one(p, p), 1);
+	KUNIT_EXPECT_PTR_EQ(test, slots_executing(p, 0)->current_work, &p->items[0]);
+}
+
+/* fails if slots are not passed on while whoever has raised max_active can't go on */
+static void raised_limit_arms_timer(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 1);
+
+	slots_run(node_pool(slots, 0, 0), 1);
+	slots_settle(slots);
+	slots_set_max_active(slots, 2);
+	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
+	slots_run(node_pool(slots, 1, 0), 2);
+	timer_delete_sync(&slots->wq->slot_timer);
+	slots_set_max_active(slots, 3);
+	KUNIT_EXPECT_TRUE(test, slots_armed(slots));
 }
 
 /* fails if pools keep a slot much longer than a turn while others wait, or for one item only */
@@ -3433,6 +3550,9 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(slots_are_taken_from_nodes_with_more),
 	KUNIT_CASE(next_node_has_less),
 	KUNIT_CASE(nodes_take_turns),
+	KUNIT_CASE(stalled_node_gets_slot),
+	KUNIT_CASE(deferred_item_waits_for_others),
+	KUNIT_CASE(raised_limit_arms_timer),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(turns_take_their_time),
 	KUNIT_CASE(slots_are_shared),
@@ -4077,6 +4197,16 @@ static void expect_shards_fit_machine(struct kunit *test)
 	}
 }
 
+/* those of CPUs that are online: others are cores of no shard */
+static int nr_online_pods(const struct wq_pod_type *pt)
+{
+	int pod, nr = 0;
+
+	for (pod = 0; pod < pt->nr_pods; pod++)
+		nr += cpumask_intersects(pt->pod_cpus[pod], cpu_online_mask);
+	return nr;
+}
+
 static void set_shard_size(struct kunit *test, unsigned int size)
 {
 	char buf[16];
@@ -4097,6 +4227,7 @@ static void shard_size_changes_at_run_time(struct kunit *test)
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 0);
 	struct item *item = new_waiting_item(test);
 	unsigned int before = wq_cache_shard_size;
+	bool given = wq_cache_shard_size_given;
 	int i;
 
 	expect_shards_fit_machine(test);
@@ -4105,7 +4236,8 @@ static void shard_size_changes_at_run_time(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		set_shard_size(test, sizes[i]);
 		if (sizes[i] == 1)
-			KUNIT_EXPECT_EQ(test, shards->nr_pods, wq_pod_types[WQ_AFFN_SMT].nr_pods);
+			KUNIT_EXPECT_EQ(test, nr_online_pods(shards),
+					nr_online_pods(&wq_pod_types[WQ_AFFN_SMT]));
 		if (sizes[i] == 4096)
 			KUNIT_EXPECT_EQ(test, shards->nr_pods, wq_pod_types[WQ_AFFN_CACHE].nr_pods);
 		KUNIT_EXPECT_EQ(test, work_busy(&item->work), WORK_BUSY_RUNNING);
@@ -4117,6 +4249,7 @@ static void shard_size_changes_at_run_time(struct kunit *test)
 	complete_all(&item->release);
 	expect_starts(test, item);
 	set_shard_size(test, before);
+	wq_cache_shard_size_given = given;
 }
 
 /* fails if a workqueue has no pods, or others, where there was no memory for shards */

@@ -174,7 +174,7 @@ MODULE_PARM_DESC(spread, "In mode fanout, queue on all online CPUs in turn (defa
 
 static int warmup = -1;
 module_param(warmup, int, 0444);
-MODULE_PARM_DESC(warmup, "Items that each thread queues before what is measured, 0 to 100000000 (default: -1 = a tenth of wq_items)");
+MODULE_PARM_DESC(warmup, "Items that each thread queues before what is measured, 0 to 100000000 (default: -1 = a tenth of wq_items, or of secs)");
 
 /*
  * An item is either idle, and on a list of its thread, or in flight, and then it
@@ -188,8 +188,8 @@ struct bench_item {
 	struct thread_ctx	*ctx;
 	u64			due_at;		/* ns */
 	u64			started_at;	/* ns */
-	unsigned int		nr_queued;
-	unsigned int		nr_runs;
+	u64			nr_queued;
+	u64			nr_runs;
 	unsigned int		nr_twice;
 } ____cacheline_aligned_in_smp;
 
@@ -231,7 +231,7 @@ static struct completion go;
 /* of a run; what all threads and items read is not where they write */
 static struct {
 	unsigned int	nr_items;	/* that each thread queues, or */
-	unsigned int	secs;		/* how long, if not 0 */
+	u64		ns;		/* how long, if not 0 */
 	bool		stop;		/* threads and items come to an end */
 	atomic64_t	start;		/* ns, S64_MAX until the last thread has started */
 	atomic64_t	end;		/* ns, S64_MAX until the first thread is done */
@@ -319,7 +319,7 @@ static bool more(unsigned int nr)
 {
 	if (READ_ONCE(run.stop))
 		return false;
-	return run.secs ? ktime_get_ns() < atomic64_read(&run.end) : nr < run.nr_items;
+	return run.ns ? ktime_get_ns() < atomic64_read(&run.end) : nr < run.nr_items;
 }
 
 static void work(u64 start)
@@ -468,8 +468,8 @@ static int bench_kthread_fn(void *arg)
 	if (atomic_dec_and_test(&run.nr_starting)) {
 		u64 start = ktime_get_ns();
 
-		if (run.secs)
-			atomic64_set(&run.end, start + run.secs * NSEC_PER_SEC);
+		if (run.ns)
+			atomic64_set(&run.end, start + run.ns);
 		atomic64_set_release(&run.start, start);	/* the end is set */
 	}
 	while (atomic64_read_acquire(&run.start) == S64_MAX && !READ_ONCE(run.stop)) {
@@ -505,13 +505,13 @@ static void forget_workers(void)
 }
 
 /* no item is in flight, no thread is there */
-static void reset_run(unsigned int nr_items, unsigned int nr_secs)
+static void reset_run(unsigned int nr_items, u64 ns)
 {
 	unsigned int i, j;
 
 	init_completion(&go);
 	run.nr_items = nr_items;
-	run.secs = nr_secs;
+	run.ns = ns;
 	run.stop = false;
 	atomic64_set(&run.start, S64_MAX);
 	atomic64_set(&run.end, S64_MAX);
@@ -568,12 +568,12 @@ static int watch_threads(u64 *kworkers_peak)
 	return 0;
 }
 
-static int run_threads(unsigned int nr_items, unsigned int nr_secs, u64 *kworkers_peak)
+static int run_threads(unsigned int nr_items, u64 ns, u64 *kworkers_peak)
 {
 	unsigned int i, nr;
 	int ret = 0;
 
-	reset_run(nr_items, nr_secs);
+	reset_run(nr_items, ns);
 	for (nr = 0; nr < nr_threads; nr++) {
 		struct thread_ctx *ctx = threads[nr];
 
@@ -608,9 +608,9 @@ static int run_threads(unsigned int nr_items, unsigned int nr_secs, u64 *kworker
 static char line[1000];		/* the log takes a little more */
 static size_t line_len;
 
-static void add_value(const char *key, u64 value)
+static void add_value(const char *key, s64 value)
 {
-	line_len += scnprintf(line + line_len, sizeof(line) - line_len, " %s=%llu", key, value);
+	line_len += scnprintf(line + line_len, sizeof(line) - line_len, " %s=%lld", key, value);
 }
 
 static void add_percentiles(const char *what, const struct hist *hist)
@@ -744,10 +744,12 @@ static int run_bench(const char *scope)
 		pr_info("scope=%s missing\n", scope);
 		return 0;
 	}
-	if (!ret && warmup)
+	if (!ret && warmup < 0)
+		ret = run_threads(0, (u64)secs * (NSEC_PER_SEC / 10), &peak);
+	else if (!ret && warmup)
 		ret = run_threads(warmup, 0, &peak);
 	if (!ret)
-		ret = run_threads(wq_items, secs, &peak);
+		ret = run_threads(wq_items, (u64)secs * NSEC_PER_SEC, &peak);
 	if (!ret)
 		report(scope, before, peak);
 	return ret;
@@ -891,8 +893,12 @@ static int check_cpus(void)
 	cpus_read_lock();
 	cpumask_copy(&bench_targets, cpu_online_mask);
 	cpus_read_unlock();
-	if (cpumask_empty(&bench_cpus) &&
-	    !cpumask_and(&bench_cpus, &bench_targets, housekeeping_cpumask(HK_TYPE_DOMAIN)))
+	if (cpumask_empty(&bench_cpus)) {
+		rcu_read_lock();	/* cpusets may replace that mask */
+		cpumask_and(&bench_cpus, &bench_targets, housekeeping_cpumask(HK_TYPE_DOMAIN));
+		rcu_read_unlock();
+	}
+	if (cpumask_empty(&bench_cpus))
 		cpumask_copy(&bench_cpus, &bench_targets);
 	if (!cpumask_subset(&bench_cpus, &bench_targets)) {
 		pr_err("cpus=%s is not within the online CPUs %*pbl\n", cpus,
@@ -923,14 +929,15 @@ static int check_params(void)
 	}
 	/* Only in mode sleep the limit is what is measured. */
 	if (!window)
-		window = bench_mode == MODE_SLEEP ? BENCH_WINDOW :
+		window = bench_mode == MODE_SLEEP ?
+			min(BENCH_WINDOW, MAX_IN_FLIGHT / nr_threads) :
 			bench_window(max_active, DIV_ROUND_UP(nr_threads, nr_wqs));
 	if (window > MAX_IN_FLIGHT / nr_threads) {
 		pr_err("window=%u is not in 0 to %u, for %u threads\n", window,
 		       MAX_IN_FLIGHT / nr_threads, nr_threads);
 		return -EINVAL;
 	}
-	if (warmup < 0)
+	if (warmup < 0 && !secs)
 		warmup = wq_items / 10;
 	return 0;
 }

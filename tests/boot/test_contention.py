@@ -6,8 +6,8 @@ machine.
 Seen failing: with the pending bit not counted, with a queue walked from its head, with the interval
 of a share taken for symmetric, with locks that were never held shown, with what bpftrace counted
 before the first time taken for new, with its end taken for ours, with its silence waited for, with
-any word taken for one of a lock, with locks that are waited for taken for held, and with twice as
-many who wait.
+any word taken for one of a lock, with locks that are waited for taken for held, with twice as many
+who wait, and with a guest's spinlocks taken for those of the machine.
 """
 
 import json
@@ -60,6 +60,15 @@ def words(memory: Memory, lock: drgn.Object, values: Sequence[int]) -> None:
     )
 
 
+def define(memory: Memory, name: str, kind: str, value: Any) -> None:
+    """A variable of kernels whose configuration differs."""
+
+    def find(prog: drgn.Program, asked: str, *_: Any) -> drgn.Object | None:
+        return drgn.Object(prog, kind, value) if asked == name else None
+
+    memory.prog.register_object_finder(name, find, enable_index=0)
+
+
 def queue(memory: Memory, *cpus: int) -> None:
     """These CPUs wait behind each other. Another one has been before the last, and is no more."""
     nodes = {cpu: per_cpu(memory.prog["qnodes"], cpu)[0].mcs for cpu in (*cpus, 0)}
@@ -95,7 +104,32 @@ def test_shares(memory: Memory) -> None:
 
 
 @pytest.mark.needs(SERIES_CORE)
-@pytest.mark.parametrize("word", [HELD | 0x6B6B_6B00, 0x2, HELD | tail(48), 0x3_0000])
+def test_paravirtualised(memory: Memory) -> None:
+    """The first one of the queue sets the pending bit, and says so in the locked byte if its vCPU
+    is about to halt."""
+    define(memory, "pv_lock_hash", "void *", 0x1000)
+    queue(memory, 3, 1)
+    words(memory, memory.pwq().pool.lock, [0x3 | PENDING | tail(1)])
+    sampler = wq_contention.Sampler(memory.prog)
+    sampler.round()
+    (lock,) = sampler.hottest(10)
+    assert (lock.held, lock.waited, lock.queued) == (1, 1, 2)
+
+
+@pytest.mark.needs(SERIES_CORE)
+@pytest.mark.parametrize("kind", [wq_contention.Sampler, wq_contention.Tracer])
+def test_test_and_set(memory: Memory, kind: type[wq_contention.Locks]) -> None:
+    """Where a hypervisor offers nothing better, no waiter leaves a trace."""
+    key = {"key": {"enabled": {"counter": 0}}}
+    define(memory, "virt_spin_lock_key", "struct static_key_true", key)
+    assert kind(memory.prog).locks
+    key["key"]["enabled"]["counter"] = 1
+    with pytest.raises(wq_contention.Unknown, match="don't tell who waits"):
+        kind(memory.prog)
+
+
+@pytest.mark.needs(SERIES_CORE)
+@pytest.mark.parametrize("word", [HELD | 0x6B6B_6B00, 0x4, HELD | tail(48), 0x3_0000])
 def test_what_is_no_lock(memory: Memory, word: int) -> None:
     """The memory of a lock is freed, and has something else in it before that is noticed."""
     words(memory, memory.pwq().pool.lock, [word])
@@ -123,6 +157,7 @@ def test_a_while(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
     sampler.find()
     assert sampler.hottest(10) == [lock] and lock.held == sampler.rounds > 2
     assert f"{sampler.rounds} samples of {len(sampler.locks)} locks" in sampler.overhead(elapsed)
+    assert wq_contention.watch(sampler, True, 0.2, 60, 10) < 5
 
 
 @pytest.mark.needs(SERIES_CORE)
@@ -172,10 +207,13 @@ def test_bpf(memory: Memory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         counted(0, **{first: (7, 7_000_000_000), second: (1, 1000)}),
         counted(1, **{first: (8, 7_000_001_000), second: (1, 1000), "0x10": (1, 100)}),
         counted(2, **{first: (57, 8_500_000_000), second: (101, 500_001_000), "0x10": (1, 100)}),
-        "sleep 60",
+        "trap 'kill $!; head -c 1000000 /dev/zero; exit' INT",  # more than a pipe takes
+        "sleep 60 & wait",
     )
     tracer = wq_contention.Tracer(memory.prog)
+    began = time.monotonic()
     wq_contention.trace(tracer, 2, 10)
+    assert time.monotonic() - began < 10
     header, *lines, last = [*tracer.table(10), tracer.overhead()]
     print(header, *lines, last, sep="\n")
     assert header.split()[:5] == ["LOCK", "WAITS", "WAITED", "MEAN", "SHARE"]
@@ -216,6 +254,31 @@ def test_bpf_of_a_dump(
     monkeypatch.setattr(sys, "argv", ["wq_contention.py", "--bpf"])
     assert wq_contention.main(memory.prog) == 2
     assert "a dump tells of no waits: do without --bpf" in capsys.readouterr().err
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_wrong_words(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["wq_contention.py", "--top", "-1"])
+    with pytest.raises(SystemExit, match="^2$"):
+        wq_contention.main(memory.prog)
+    assert "--top -1 is not a number above 0" in capsys.readouterr().err
+
+
+@pytest.mark.needs(SERIES_CORE)
+def test_older_kernel(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is looked for isn't there."""
+
+    def lacks(_: object) -> None:
+        raise AttributeError("'struct workqueue_struct' has no member 'node_nr_active'")
+
+    monkeypatch.setattr(wq_contention.Locks, "find", lacks)
+    monkeypatch.setattr(sys, "argv", ["wq_contention.py"])
+    assert wq_contention.main(memory.prog) == 2
+    assert "has no member 'node_nr_active'" in capsys.readouterr().err
 
 
 class Sampling(Looking):

@@ -58,6 +58,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -79,7 +80,7 @@ Z = 1.96  # of the normal distribution, for 95 %
 # A lock's word, see include/asm-generic/qspinlock_types.h
 LOCKED = 0xFF
 PENDING = 0xFF00
-UNUSED = 0xFEFE  # bits that are never set
+UNUSED = 0xFEFC  # bits that are never set; the locked byte is 3 where a vCPU that waits may halt
 TAIL_SHIFT = 16
 IDX_BITS = 2  # of the tail, the rest is the CPU plus one
 MANY_CPUS = 16 * 1024  # from which it is divided in another way
@@ -89,7 +90,7 @@ REFRESH = 1.0  # seconds
 MAX_KEYS = 8192  # of a map: locks, all that are waited for
 BPF_LIMIT = 60.0  # seconds without a word of bpftrace, which compiles first
 BPF = """
-tracepoint:lock:contention_begin /args->flags & 1/ // LCB_F_SPIN
+tracepoint:lock:contention_begin /(args->flags & 33) == 1/ // LCB_F_SPIN, no LCB_F_MUTEX
 {
 	@began[cpu, args->lock_addr] = nsecs;
 }
@@ -171,11 +172,14 @@ class Locks:
             prog.type("struct qspinlock")
         except LookupError:
             raise Unknown("this kernel has no qspinlocks: use lock statistics") from None
+        if "virt_spin_lock_key" in prog and prog["virt_spin_lock_key"].key.enabled.counter > 0:
+            raise Unknown("spinlocks of this guest don't tell who waits: use lock statistics")
         self.find()
 
     def find(self) -> None:
         """The locks that exist now. Keeps the counts of those that existed before."""
         found: dict[int, Lock] = {}
+        pwqs: dict[int, list[str]] = {}
         nr_nodes = self.prog["nr_node_ids"].value_() if "nr_node_ids" in self.prog else 1
 
         def add(name: str, lock: drgn.Object, pool: drgn.Object | None = None) -> None:
@@ -186,7 +190,6 @@ class Locks:
         for number, entry in idr_for_each(self.prog["worker_pool_idr"].address_of_()):
             pool = drgn.Object(self.prog, "struct worker_pool *", value=entry.value_())
             add(f"pool {number}", pool.lock, pool)
-        self.pwqs = {}
         for wq in list_for_each_entry(
             "struct workqueue_struct", self.prog["workqueues"].address_of_(), "list"
         ):
@@ -195,7 +198,7 @@ class Locks:
             for pwq in list_for_each_entry(
                 "struct pool_workqueue", wq.pwqs.address_of_(), "pwqs_node"
             ):
-                names = self.pwqs.setdefault(pwq.pool.value_(), [])
+                names = pwqs.setdefault(pwq.pool.value_(), [])
                 if name not in names:
                     names.append(name)
                 nodes.add(pwq.pool.node.value_())
@@ -204,7 +207,12 @@ class Locks:
                     index = node if node >= 0 else nr_nodes
                     if of_node := wq.node_nr_active[index]:  # ordered ones may have none
                         add(f"{name} node {node}", of_node.lock)
-        self.locks = found
+        self.locks, self.pwqs = found, pwqs
+
+    def refresh(self) -> None:
+        """Find them anew, unless some go meanwhile."""
+        with suppress(drgn.FaultError):
+            self.find()
 
     def pool_of(self, lock: Lock) -> Pool:
         """The current state of a lock's pool, empty if the pool is gone."""
@@ -279,6 +287,8 @@ class Sampler(Locks):
         if prog["nr_cpu_ids"].value_() >= MANY_CPUS:
             raise Unknown(f"the words of locks are known here for less than {MANY_CPUS} CPUs")
         self.cpus = set(for_each_possible_cpu(prog))
+        # with paravirtualised spinlocks, it's the first one of the queue that sets the pending bit
+        self.pv = "pv_lock_hash" in prog and bool(prog["pv_lock_hash"])
         # what each CPU waits with, as deep as waiting may be interrupted
         self.nodes: dict[int, list[drgn.Object]] = {}
         if "qnodes" in prog:
@@ -293,10 +303,9 @@ class Sampler(Locks):
     def waiting(self, word: int) -> int:
         """How many wait for a lock with this word. Each node of the queue points to the next one,
         and the tail names the last one."""
-        count = int(bool(word & PENDING))
-        tail = word >> TAIL_SHIFT
+        pending, tail = bool(word & PENDING), word >> TAIL_SHIFT
         if not tail:
-            return count
+            return int(pending)
         before = {}
         for nodes in self.nodes.values():
             for node in nodes[: nodes[0].count.value_()]:  # others have been of use before
@@ -307,7 +316,7 @@ class Sampler(Locks):
         while last and last not in queue:
             queue.add(last)
             last = before.get(last, 0)
-        return count + max(len(queue), 1)
+        return int(pending and not self.pv) + max(len(queue), 1)
 
     def round(self) -> None:
         """Read each lock once."""
@@ -367,7 +376,7 @@ class Tracer(Locks):
 
     def take(self, counted: dict[int, tuple[int, int]], now: int) -> None:
         """Take over the counts up to that time."""
-        self.find()
+        self.refresh()
         for address, (waits, wait_ns) in counted.items():
             before = self.counted.get(address, (0, 0))
             for where in (self, self.locks.get(address)):
@@ -416,15 +425,16 @@ def watch(sampler: Sampler, live: bool, seconds: float | None, interval: float, 
                 break
             if now - shown >= REFRESH:
                 shown = now
-                sampler.find()
+                sampler.refresh()
                 if sys.stdout.isatty():
                     show(sampler, top, sampler.overhead(now - began))
-            time.sleep(max(0.0, began_round + interval - now))
+            left = interval if seconds is None else began + seconds - now
+            time.sleep(max(0.0, min(began_round + interval - now, left)))
     except KeyboardInterrupt:
         pass
     elapsed = time.monotonic() - began
     if live:
-        sampler.find()  # what was in place of a lock that has gone isn't shown
+        sampler.refresh()  # what was in place of a lock that has gone isn't shown
     return elapsed
 
 
@@ -474,10 +484,11 @@ def trace(tracer: Tracer, seconds: float | None, top: int) -> None:
         except KeyboardInterrupt:
             pass
         finally:
+            process.stdout.close()  # it would print all once more
             process.send_signal(signal.SIGINT)
             try:
                 process.wait(BPF_LIMIT)
-            except subprocess.TimeoutExpired:
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.kill()
 
 
@@ -511,6 +522,8 @@ def main(prog: drgn.Program | None) -> int:
     parser.add_argument("--top", type=int, default=20, metavar="N", help="locks to show (20)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     args = parser.parse_args()
+    if args.top < 1:
+        parser.error(f"--top {args.top} is not a number above 0")
     try:
         if not prog:
             raise Unknown("this is a script for drgn: run it as drgn wq_contention.py")
@@ -528,7 +541,7 @@ def main(prog: drgn.Program | None) -> int:
     except (Unknown, PermissionError) as error:
         print(f"wq_contention.py: {error}", file=sys.stderr)
         return 2
-    except (LookupError, drgn.FaultError) as error:
+    except (LookupError, AttributeError, drgn.FaultError) as error:
         print(f"wq_contention.py: drgn can't read this kernel: {error}", file=sys.stderr)
         return 2
     if args.json:

@@ -1241,7 +1241,7 @@ def verify(prog: drgn.Program) -> Iterator[Result]:
         except Absent as error:
             yield Result(name, "n/a", str(error))
             continue
-        except Unknown as error:
+        except (Unknown, AttributeError) as error:  # what older kernels' structs lack
             yield Result(name, "unknown", str(error))
             continue
         moving = f"{len(look.moving)} moving" if look.moving else ""

@@ -316,6 +316,8 @@ def main() -> int:
         "-b", "--buffer", type=int, default=16384, metavar="KB", help="buffer of each CPU (16384)"
     )
     args = parser.parse_args()
+    if args.record is not None and not 0 < args.record < 1e9:
+        parser.error(f"-r {args.record} is not a number above 0")
     try:
         if args.record is not None:
             lines = record(args.record, args.buffer)
