@@ -1613,6 +1613,55 @@ static void limit_is_exact(struct kunit *test)
 	}
 }
 
+/* an item that queues itself again each time that it executes */
+struct again {
+	struct work_struct	work;
+	struct workqueue_struct	*wq;
+	struct completion	started;
+	bool			end;
+};
+
+static void again_fn(struct work_struct *work)
+{
+	struct again *again = container_of(work, struct again, work);
+
+	if (!READ_ONCE(again->end))
+		queue_work_on(cpumask_first(cpu_online_mask), again->wq, work);
+	complete_all(&again->started);
+	usleep_range(500, 1000);
+}
+
+static void end_again(void *arg)
+{
+	struct again *again = arg;
+
+	WRITE_ONCE(again->end, true);
+	cancel_work_sync(&again->work);
+}
+
+/* fails if items that depend on each other hang since another node is never without an item */
+static void dependent_items_start(struct kunit *test)
+{
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND, 4);
+	struct again *again = kunit_kzalloc(test, sizeof(*again), GFP_KERNEL);
+	struct item *items[4];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, again);
+	again->wq = wq;
+	init_completion(&again->started);
+	INIT_WORK(&again->work, again_fn);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, end_again, again), 0);
+	set_attrs(test, wq, WQ_AFFN_NUMA, false, 0);
+	queue_work_on(cpumask_first(cpu_online_mask), wq, &again->work);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&again->started, patience(test)));
+	for (i = 0; i < ARRAY_SIZE(items); i++) {
+		items[i] = new_waiting_item(test);
+		queue_work_on(cpumask_last(cpu_online_mask), wq, &items[i]->work);
+		expect_starts(test, items[i]);
+	}
+}
+
 /* fails if workqueue_set_max_active() or freezing is ignored, or ends more than it should */
 static void limit_is_raised_and_lowered(struct kunit *test)
 {
@@ -3538,6 +3587,7 @@ static void turns_end_when_limit_is_lowered(struct kunit *test)
 
 static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE_SLOW(limit_is_exact),
+	KUNIT_CASE(dependent_items_start),
 	KUNIT_CASE(limit_is_raised_and_lowered),
 	KUNIT_CASE(waiting_items_can_be_cancelled),
 	KUNIT_CASE(slots_of_released_pwqs_come_back),
