@@ -256,31 +256,6 @@ def test_bpf_of_a_dump(
     assert "a dump tells of no waits: do without --bpf" in capsys.readouterr().err
 
 
-@pytest.mark.needs(SERIES_CORE)
-def test_wrong_words(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["wq_contention.py", "--top", "-1"])
-    with pytest.raises(SystemExit, match="^2$"):
-        wq_contention.main(memory.prog)
-    assert "--top -1 is not a number above 0" in capsys.readouterr().err
-
-
-@pytest.mark.needs(SERIES_CORE)
-def test_older_kernel(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What is looked for isn't there."""
-
-    def lacks(_: object) -> None:
-        raise AttributeError("'struct workqueue_struct' has no member 'node_nr_active'")
-
-    monkeypatch.setattr(wq_contention.Locks, "find", lacks)
-    monkeypatch.setattr(sys, "argv", ["wq_contention.py"])
-    assert wq_contention.main(memory.prog) == 2
-    assert "has no member 'node_nr_active'" in capsys.readouterr().err
-
-
 class Sampling(Looking):
     """Reads the locks of a guest's workqueues between two lines of its job."""
 

@@ -53,7 +53,7 @@ class Words(Sampler):
             cpu: [Node(0x100 * (cpu + 1), behind, count)]
             for cpu, behind, count in ((3, 0x800, 1), (7, 0x200, 1), (1, 0, 1), (0, 0x200, 0))
         }
-        self.rounds, self.spent, self.longest = 0, 0.0, 0.0
+        self.rounds, self.spent, self.longest, self.pv = 0, 0.0, 0.0, False
         for number, (name, turns) in enumerate(words.items(), 1):
             self.put(number * 0x1000, cycle(turns))
             self.locks[number * 0x1000] = Lock(name, number * 0x1000)
@@ -89,12 +89,22 @@ def test_shares() -> None:
     assert fields["waited_interval"] == pytest.approx((0.5020, 0.6906), abs=1e-4)
 
 
-@pytest.mark.parametrize("word", [HELD | 0x6B6B_6B00, 0x2, HELD | tail(48), 0x3_0000])
+@pytest.mark.parametrize("word", [HELD | 0x6B6B_6B00, 0x4, HELD | tail(48), 0x3_0000])
 def test_what_is_no_lock(word: int) -> None:
     """The memory of a lock is freed, and has something else in it before that is noticed."""
     sampler = Words(freed=[word])
     sampler.round()
     assert not sampler.hottest(10) and not sampler.locks[FIRST].samples
+
+
+def test_paravirtualised() -> None:
+    """The first one of the queue sets the pending bit, and says so in the locked byte if its vCPU
+    is about to halt."""
+    sampler = Words(halted=[0x3 | PENDING | tail(1)])
+    sampler.pv = True
+    sampler.round()
+    (lock,) = sampler.hottest(10)
+    assert (lock.held, lock.waited, lock.queued) == (1, 1, 3)
 
 
 def test_memory_that_is_gone() -> None:
@@ -235,7 +245,10 @@ def test_bpf_of_a_dump(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert "a dump tells of no waits: do without --bpf" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [LookupError("no nodes"), drgn.FaultError("not there", 1)])
+@pytest.mark.parametrize(
+    "error",
+    [LookupError("no nodes"), drgn.FaultError("not there", 1), AttributeError("no member")],
+)
 def test_kernel_that_cannot_be_read(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,3 +260,10 @@ def test_kernel_that_cannot_be_read(
     assert wq_contention.main(program(live=True)) == 2
     said = capsys.readouterr()
     assert "wq_contention.py: drgn can't read this kernel: " in said.err and not said.out
+
+
+def test_wrong_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["wq_contention.py", "--top", "-1"])
+    with pytest.raises(SystemExit, match="^2$"):
+        wq_contention.main(program(live=True))
+    assert "--top -1 is not a number above 0" in capsys.readouterr().err
