@@ -2714,8 +2714,8 @@ static void deferred_item_waits_for_others(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, slots_executing(p, 0)->current_work, &p->items[0]);
 }
 
-/* fails if slots are not passed on while whoever has raised max_active can't go on */
-static void raised_limit_arms_timer(struct kunit *test)
+/* fails if new slots are not passed on at once, or never if whoever raises max_active can't do it */
+static void raised_limit_is_passed_on(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1);
 
@@ -2727,6 +2727,7 @@ static void raised_limit_arms_timer(struct kunit *test)
 	timer_delete_sync(&slots->wq->slot_timer);
 	slots_set_max_active(slots, 3);
 	KUNIT_EXPECT_TRUE(test, slots_armed(slots));
+	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 1, 0), 0), 2);
 }
 
 /* fails if pools keep a slot much longer than a turn while others wait, or for one item only */
@@ -3602,7 +3603,7 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(nodes_take_turns),
 	KUNIT_CASE(stalled_node_gets_slot),
 	KUNIT_CASE(deferred_item_waits_for_others),
-	KUNIT_CASE(raised_limit_arms_timer),
+	KUNIT_CASE(raised_limit_is_passed_on),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(turns_take_their_time),
 	KUNIT_CASE(slots_are_shared),
