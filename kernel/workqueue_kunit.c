@@ -1902,7 +1902,7 @@ struct slots {
 	struct slots_pool	pools[NR_SLOT_POOLS];
 	struct slots_pool	*end;		/* behind the last one */
 	struct list_head	more;		/* pwqs on which nothing is ever queued */
-	struct wq_node_nr_active *stalled;	/* the only one that has waited for long */
+	bool			stalled[NR_SLOT_NODES + 1];	/* nodes that have waited for long */
 	bool			started;	/* since the last check */
 	int			nr_checks;
 };
@@ -2040,9 +2040,7 @@ static void slots_set_waits(struct slots *slots)
 	int node;
 
 	for (node = 0; node <= NR_SLOT_NODES; node++)
-		slots->nodes[node]->served_at = jiffies + 3600 * HZ;
-	if (slots->stalled)
-		slots->stalled->served_at = jiffies - HZ / 10 - 1;
+		slots->nodes[node]->served_at = jiffies + (slots->stalled[node] ? -HZ - 1 : HZ * 3600);
 }
 
 static bool slots_queue_item(struct slots_pool *p, struct work_struct *work)
@@ -2510,7 +2508,6 @@ static void next_node_has_less(struct kunit *test)
 		int	here, there;	/* slots of both nodes */
 		bool	moves;
 		bool	stalled;	/* has the other one waited for long? */
-		bool	both;		/* and the one that has the slot? */
 	} slot[] = {
 		{ false, false, false, 1, 1, 0, true },
 		{ false, false, false, 1, 2, 1, true },
@@ -2532,8 +2529,6 @@ static void next_node_has_less(struct kunit *test)
 		{ true,  false, false, 2, 2, 2, true,  true },
 		{ true,  true,  false, 2, 2, 2, false, true },
 		{ true,  true,  false, 1, 2, 2, false, true },
-		{ true,  false, false, 1, 2, 0, false, true, true },
-		{ false, false, false, 4, 1, 7, true,  true, true },
 	};
 	struct slots *slots = new_slots(test, 1);
 	struct workqueue_struct *wq = slots->wq;
@@ -2560,10 +2555,8 @@ static void next_node_has_less(struct kunit *test)
 		wq->max_active = s->share * num_online_nodes();
 		here->nr_owned = s->here;
 		there->nr_owned = s->there;
-		slots->stalled = s->stalled ? there : NULL;
+		slots->stalled[node] = s->stalled;
 		slots_set_waits(slots);
-		if (s->both)
-			here->served_at = there->served_at;
 		next = node_next_waiting(wq, here, s->any);
 		list_del_init(waits_there);
 		list_del_init(waits_here);
@@ -2663,8 +2656,7 @@ static void stalled_node_gets_slot(struct kunit *test)
 	/* since when it waits, and later when it was passed a slot */
 	KUNIT_EXPECT_TRUE(test, time_in_range(slots->nodes[1]->served_at, before, jiffies));
 	for (i = 0; i < 3; i++) {
-		if (i == 2)
-			slots->stalled = slots->nodes[1];
+		slots->stalled[1] = i == 2;
 		slots_tick(slots);
 		/* it queues itself again */
 		slots_queue_item(busy, &busy->items[0]);
@@ -2685,10 +2677,23 @@ static void stalled_node_gets_slot(struct kunit *test)
 	slots_run(node_pool(slots, 1, 0), 20);
 	for (i = 0; i < 2; i++) {
 		slots_set_turns(slots, 0);
-		slots->stalled = slots->nodes[1];
+		slots->stalled[1] = true;
 		slots_end_one(node_pool(slots, 0, 0), node_pool(slots, 0, 0));
 		KUNIT_EXPECT_EQ(test, slots_owned(slots, 1), 3 + i);
 		KUNIT_EXPECT_EQ(test, slots_running(node_pool(slots, 1, 0)), 3 + i);
+	}
+
+	/* and from one whose items take long, too */
+	slots = new_slots(test, 1);
+	slots_own(slots, 0, 1);
+	for (i = 0; i < 2; i++) {
+		slots_run(node_pool(slots, i, 0), 10);
+		slots->stalled[i] = true;
+	}
+	for (i = 0; i < 4; i++) {
+		slots_set_turns(slots, 0);
+		KUNIT_EXPECT_EQ(test, slots_next(slots), i % 2 * NR_NODE_POOLS);
+		expect_slots(slots);
 	}
 }
 
@@ -2714,7 +2719,7 @@ static void deferred_item_waits_for_others(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, slots_executing(p, 0)->current_work, &p->items[0]);
 }
 
-/* fails if new slots are not passed on at once, or never if whoever raises max_active can't do it */
+/* fails if new slots aren't passed on at once, or never if whoever raises max_active can't */
 static void raised_limit_is_passed_on(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 1);
