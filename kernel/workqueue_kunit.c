@@ -1375,6 +1375,25 @@ static void pods_of_late_cpus(struct kunit *test)
 	}
 }
 
+/* one that comes online, which has to be told if any pods change */
+static bool late_change_is_told(struct kunit *test, struct late_machine *m, int cpu)
+{
+	static int before[WQ_TOPO_NODE][LATE_CPUS];
+	bool told, same = true;
+	int level;
+
+	for (level = WQ_TOPO_CORE; level < WQ_TOPO_NODE; level++)
+		wq_layout_pods(&m->topo, level, before[level]);
+	told = late_online(m, cpu);
+	for (level = WQ_TOPO_CORE; level < WQ_TOPO_NODE; level++) {
+		wq_layout_pods(&m->topo, level, m->pods);
+		same &= !memcmp(before[level], m->pods, m->topo.nr_cpus * sizeof(*m->pods));
+	}
+	if (!told && !same)
+		KUNIT_FAIL(test, "pods change with CPU %d", cpu);
+	return told || same;
+}
+
 /* a machine of up to 12 CPUs, most of which come online, go offline and change places */
 static bool shuffle_late_machine(struct kunit *test, struct late_machine *m,
 				 struct late_machine *random, struct rnd_state *rnd)
@@ -1400,15 +1419,13 @@ static bool shuffle_late_machine(struct kunit *test, struct late_machine *m,
 			swap(m->seats[cpu], m->seats[other]);
 		if (__test_and_clear_bit(cpu, m->online))
 			continue;
-		late_online(m, cpu);
-		if (!late_pods_fit(test, m, cpu))
+		if (!late_change_is_told(test, m, cpu) || !late_pods_fit(test, m, cpu))
 			return false;
 	}
 	/* nothing changes anymore, and all come online or back */
 	for (i = 0; i < nr; i++) {
 		__clear_bit(i, m->online);
-		late_online(m, i);
-		if (!late_pods_fit(test, m, i))
+		if (!late_change_is_told(test, m, i) || !late_pods_fit(test, m, i))
 			return false;
 	}
 	return late_pods_fit(test, m, -1);
@@ -2697,6 +2714,31 @@ static void stalled_node_gets_slot(struct kunit *test)
 	}
 }
 
+/* fails if a pwq with no slot granted is passed over, or is looked for among any number of others */
+static void next_pwq_has_no_slot(struct kunit *test)
+{
+	struct pool_workqueue *pwqs = kunit_kcalloc(test, 17, sizeof(*pwqs), GFP_KERNEL), *next[3];
+	struct slots *slots = new_slots(test, 1);
+	struct wq_node_nr_active *nna = slots->nodes[0];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, pwqs);
+	raw_spin_lock_irq(&nna->lock);
+	for (i = 0; i < 17; i++) {
+		pwqs[i].nr_granted = 1;
+		list_add_tail(&pwqs[i].pending_node, &nna->pending_pwqs);
+	}
+	for (i = 0; i < ARRAY_SIZE(next); i++) {
+		next[i] = node_next_pending(nna);
+		pwqs[16 - i].nr_granted = 0;
+	}
+	INIT_LIST_HEAD(&nna->pending_pwqs);
+	raw_spin_unlock_irq(&nna->lock);
+	KUNIT_EXPECT_PTR_EQ(test, next[0], &pwqs[0]);
+	KUNIT_EXPECT_PTR_EQ(test, next[1], &pwqs[0]);
+	KUNIT_EXPECT_PTR_EQ(test, next[2], &pwqs[15]);
+}
+
 /*
  * Fails if an item that queues itself again each time that it executes takes the slot that is
  * reserved for another one.
@@ -3607,6 +3649,7 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(next_node_has_less),
 	KUNIT_CASE(nodes_take_turns),
 	KUNIT_CASE(stalled_node_gets_slot),
+	KUNIT_CASE(next_pwq_has_no_slot),
 	KUNIT_CASE(deferred_item_waits_for_others),
 	KUNIT_CASE(raised_limit_is_passed_on),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
