@@ -1919,7 +1919,7 @@ struct slots {
 	struct slots_pool	pools[NR_SLOT_POOLS];
 	struct slots_pool	*end;		/* behind the last one */
 	struct list_head	more;		/* pwqs on which nothing is ever queued */
-	bool			stalled[NR_SLOT_NODES + 1];	/* nodes that have waited for long */
+	bool			stalled[NR_SLOT_NODES + 1];	/* have waited for long */
 	bool			started;	/* since the last check */
 	int			nr_checks;
 };
@@ -2057,7 +2057,8 @@ static void slots_set_waits(struct slots *slots)
 	int node;
 
 	for (node = 0; node <= NR_SLOT_NODES; node++)
-		slots->nodes[node]->served_at = jiffies + (slots->stalled[node] ? -HZ - 1 : HZ * 3600);
+		slots->nodes[node]->served_at =
+			jiffies + (slots->stalled[node] ? -HZ - 1 : HZ * 3600);
 }
 
 static bool slots_queue_item(struct slots_pool *p, struct work_struct *work)
@@ -2714,7 +2715,7 @@ static void stalled_node_gets_slot(struct kunit *test)
 	}
 }
 
-/* fails if a pwq with no slot granted is passed over, or is looked for among any number of others */
+/* fails if a pwq with no slot granted is passed over, or is looked for among too many others */
 static void next_pwq_has_no_slot(struct kunit *test)
 {
 	struct pool_workqueue *pwqs = kunit_kcalloc(test, 17, sizeof(*pwqs), GFP_KERNEL), *next[3];
