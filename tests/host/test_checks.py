@@ -492,7 +492,7 @@ def test_json(checked: Callable[..., int], capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("error", [wq_verify.Corrupt("bent"), drgn.FaultError("not there", 1)])
 def test_memory_that_makes_no_sense(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is wrong, and a page that the dump lacks is unknown."""
+    """It is wrong, and what the dump or the structs of an older kernel lack is unknown."""
 
     def result(of: Exception) -> wq_verify.Result:
         def check(_: object) -> Look:
@@ -507,6 +507,8 @@ def test_memory_that_makes_no_sense(error: Exception, monkeypatch: pytest.Monkey
     assert found.status == "wrong" and "a list or pointer is corrupt" in found.text
     lacks = result(drgn.FaultError("cannot read: excluded page", 1))
     assert lacks.status == "unknown" and "the dump lacks pages" in lacks.text
+    older = result(AttributeError("no member 'node_nr_active'"))
+    assert (older.status, older.text) == ("unknown", "no member 'node_nr_active'")
 
 
 def test_what_changes_meanwhile_is_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,9 +177,9 @@ def test_truncated(keep: int) -> None:
         wq_wakeups.parse(trace(*UNDER, *AFTER, *REST)[:keep])
 
 
-def run(path: Path) -> subprocess.CompletedProcess[str]:
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, TOOL, path], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, TOOL, *words], capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -198,6 +198,14 @@ def test_no_such_file(tmp_path: Path) -> None:
     result = run(tmp_path / "none")
     assert result.returncode == 2
     assert "No such file" in result.stderr
+
+
+@pytest.mark.parametrize("seconds", ["-5", "0", "nan", "inf"])
+def test_no_time_to_record(seconds: str) -> None:
+    """Not taken for a wakeup with a lock held, which is 1."""
+    result = run("-r", seconds)
+    assert result.returncode == 2
+    assert result.stderr.endswith("is not a number above 0\n")
 
 
 def test_a_wakeup_that_the_end_has_cut_is_not_counted() -> None:
