@@ -1919,7 +1919,7 @@ struct slots {
 	struct slots_pool	pools[NR_SLOT_POOLS];
 	struct slots_pool	*end;		/* behind the last one */
 	struct list_head	more;		/* pwqs on which nothing is ever queued */
-	bool			stalled[NR_SLOT_NODES + 1];	/* have waited for long */
+	int			stalled[NR_SLOT_NODES + 1];	/* for how many jiffies */
 	bool			started;	/* since the last check */
 	int			nr_checks;
 };
@@ -2058,7 +2058,7 @@ static void slots_set_waits(struct slots *slots)
 
 	for (node = 0; node <= NR_SLOT_NODES; node++)
 		slots->nodes[node]->served_at =
-			jiffies + (slots->stalled[node] ? -HZ - 1 : HZ * 3600);
+			jiffies + (slots->stalled[node] ? -HZ - slots->stalled[node] : HZ * 3600);
 }
 
 static bool slots_queue_item(struct slots_pool *p, struct work_struct *work)
@@ -2663,7 +2663,7 @@ static void stalled_node_gets_slot(struct kunit *test)
 	struct slots *slots = new_slots(test, 8);
 	struct slots_pool *busy = node_pool(slots, 0, 0), *p = node_pool(slots, 1, 0);
 	unsigned long before = jiffies;
-	int i;
+	int i, j;
 
 	slots_own(slots, 0, 1);
 	slots_own(slots, 1, 7);
@@ -2673,6 +2673,11 @@ static void stalled_node_gets_slot(struct kunit *test)
 		slots_start(p);
 	/* since when it waits, and later when it was passed a slot */
 	KUNIT_EXPECT_TRUE(test, time_in_range(slots->nodes[1]->served_at, before, jiffies));
+	/* even if it has nothing that waits for a moment */
+	KUNIT_EXPECT_TRUE(test, cancel_work(&p->items[7]));
+	slots_queue_item(p, &p->items[7]);
+	slots_start(p);
+	KUNIT_EXPECT_FALSE(test, time_in_range(slots->nodes[1]->served_at, before, jiffies));
 	for (i = 0; i < 3; i++) {
 		slots->stalled[1] = i == 2;
 		slots_tick(slots);
@@ -2713,6 +2718,81 @@ static void stalled_node_gets_slot(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, slots_next(slots), i % 2 * NR_NODE_POOLS);
 		expect_slots(slots);
 	}
+
+	/* of two, the one that has waited longer */
+	for (i = 1; i <= 2; i++) {
+		slots = new_slots(test, 3);
+		for (j = 0; j < 3; j++)
+			slots_own(slots, j, 1);
+		for (j = 0; j < 3; j++) {
+			slots_run(node_pool(slots, j, 0), 2);
+			slots->stalled[j] = j == i ? 2 : 1;
+		}
+		slots_set_turns(slots, 0);
+		slots_end(node_pool(slots, 0, 0));
+		KUNIT_EXPECT_EQ(test, slots_owned(slots, i), 2);
+	}
+}
+
+/* the pool whose items are first in line on a node */
+static struct slots_pool *slots_first(struct slots *slots, int node)
+{
+	struct pool_workqueue *pwq = list_first_entry(&slots->nodes[node]->pending_pwqs,
+						      struct pool_workqueue, pending_node);
+
+	return container_of(pwq->pool, struct slots_pool, pool);
+}
+
+/* fails if an item that is queued anew each time waits for ever, or overtakes the others */
+static void requeued_item_keeps_its_place(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 1);
+	struct slots_pool *p = slots->pools;
+	unsigned long before;
+	int i;
+
+	slots_own(slots, 0, 1);
+	for (i = 0; i < 3; i++)
+		slots_run(&p[i], i ? 1 : 2);
+	p[2].pwq->waits_since += 2;
+	for (i = 0; i < 4; i++) {
+		/* has it waited for longer than the first one? than the last one, it has */
+		bool longer = i % 2;
+
+		p[1].pwq->waits_since = p[0].pwq->waits_since + (longer ? -1 : 1);
+		KUNIT_EXPECT_TRUE(test, cancel_work(&p[1].items[0]));
+		slots_run(&p[1], 1);
+		KUNIT_EXPECT_PTR_EQ(test, slots_first(slots, 0), longer ? &p[1] : &p[0]);
+	}
+
+	/* not after it was started */
+	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[1]), 1);
+	KUNIT_EXPECT_EQ(test, slots_end_one(&p[1], &p[0]), 1);
+	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[2]), 1);
+	slots_run(&p[0], 2);
+	p[1].pwq->waits_since = p[0].pwq->waits_since - 1;
+	slots_run(&p[1], 1);
+	KUNIT_EXPECT_PTR_EQ(test, slots_first(slots, 0), &p[0]);
+
+	/* and as of when another one was */
+	before = jiffies;
+	p[0].pwq->waits_since = before - 1;
+	KUNIT_EXPECT_EQ(test, slots_end_one(&p[2], &p[0]), 1);
+	KUNIT_EXPECT_TRUE(test, time_in_range(p[0].pwq->waits_since, before, jiffies));
+
+	/* if it's on the worklist at first, as nothing else waits then */
+	slots = new_slots(test, 1);
+	p = slots->pools;
+	slots_own(slots, 0, 1);
+	slots_run(&p[0], 1);
+	slots_run(&p[1], 1);
+	p[1].pwq->waits_since--;
+	KUNIT_EXPECT_TRUE(test, cancel_work(&p[1].items[0]));
+	for (i = 2; i > 0; i--)
+		slots_queue(&p[i], 1);
+	for (i = 2; i > 0; i--)
+		KUNIT_EXPECT_FALSE(test, slots_start(&p[i]));
+	KUNIT_EXPECT_PTR_EQ(test, slots_first(slots, 0), &p[1]);
 }
 
 /* fails if a pwq with no slot granted is passed over, or is looked for among too many others */
@@ -3651,6 +3731,7 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(nodes_take_turns),
 	KUNIT_CASE(stalled_node_gets_slot),
 	KUNIT_CASE(next_pwq_has_no_slot),
+	KUNIT_CASE(requeued_item_keeps_its_place),
 	KUNIT_CASE(deferred_item_waits_for_others),
 	KUNIT_CASE(raised_limit_is_passed_on),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
