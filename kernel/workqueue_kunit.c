@@ -2054,11 +2054,12 @@ static int slots_owed(struct slots *slots)
 /* have nodes wait for as long as the case says, however long it takes */
 static void slots_set_waits(struct slots *slots)
 {
+	unsigned long now = jiffies;
 	int node;
 
 	for (node = 0; node <= NR_SLOT_NODES; node++)
 		slots->nodes[node]->served_at =
-			jiffies + (slots->stalled[node] ? -HZ - slots->stalled[node] : HZ * 3600);
+			now + (slots->stalled[node] ? -HZ - slots->stalled[node] : HZ * 3600);
 }
 
 static bool slots_queue_item(struct slots_pool *p, struct work_struct *work)
@@ -2734,51 +2735,57 @@ static void stalled_node_gets_slot(struct kunit *test)
 	}
 }
 
-/* the pool whose items are first in line on a node */
-static struct slots_pool *slots_first(struct slots *slots, int node)
+/* how many are before @pwq in line on its node, -1 if it isn't in line */
+static int slots_before(struct pool_workqueue *pwq)
 {
-	struct pool_workqueue *pwq = list_first_entry(&slots->nodes[node]->pending_pwqs,
-						      struct pool_workqueue, pending_node);
+	struct pool_workqueue *other;
+	int nr = 0;
 
-	return container_of(pwq->pool, struct slots_pool, pool);
+	list_for_each_entry(other, &pwq_nna(pwq)->pending_pwqs, pending_node) {
+		if (other == pwq)
+			return nr;
+		nr++;
+	}
+	return -1;
 }
 
 /* fails if an item that is queued anew each time waits for ever, or overtakes the others */
 static void requeued_item_keeps_its_place(struct kunit *test)
 {
+	struct pool_workqueue *others = kunit_kcalloc(test, 17, sizeof(*others), GFP_KERNEL);
 	struct slots *slots = new_slots(test, 1);
 	struct slots_pool *p = slots->pools;
-	unsigned long before;
-	int i;
+	struct wq_node_nr_active *nna = slots->nodes[0];
+	unsigned long since, before;
+	int i, j;
 
+	/* in front of those that have waited less long */
+	KUNIT_ASSERT_NOT_NULL(test, others);
 	slots_own(slots, 0, 1);
 	for (i = 0; i < 3; i++)
 		slots_run(&p[i], i ? 1 : 2);
-	p[2].pwq->waits_since += 2;
-	for (i = 0; i < 4; i++) {
-		/* has it waited for longer than the first one? than the last one, it has */
-		bool longer = i % 2;
-
-		p[1].pwq->waits_since = p[0].pwq->waits_since + (longer ? -1 : 1);
+	since = jiffies;
+	p[0].pwq->waits_since = since;
+	p[2].pwq->waits_since = since + 2;
+	for (i = 0; i < 6; i++) {
+		p[1].pwq->waits_since = since + i % 3 * 2 - 1;
 		KUNIT_EXPECT_TRUE(test, cancel_work(&p[1].items[0]));
 		slots_run(&p[1], 1);
-		KUNIT_EXPECT_PTR_EQ(test, slots_first(slots, 0), longer ? &p[1] : &p[0]);
+		KUNIT_EXPECT_EQ(test, slots_before(p[1].pwq), i % 3);
 	}
 
-	/* not after it was started */
-	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[1]), 1);
-	KUNIT_EXPECT_EQ(test, slots_end_one(&p[1], &p[0]), 1);
-	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[2]), 1);
-	slots_run(&p[0], 2);
-	p[1].pwq->waits_since = p[0].pwq->waits_since - 1;
-	slots_run(&p[1], 1);
-	KUNIT_EXPECT_PTR_EQ(test, slots_first(slots, 0), &p[0]);
-
-	/* and as of when another one was */
+	/* as if it had begun to wait when it was passed a slot while others waited */
 	before = jiffies;
-	p[0].pwq->waits_since = before - 1;
-	KUNIT_EXPECT_EQ(test, slots_end_one(&p[2], &p[0]), 1);
+	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[0]), 1);
+	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[2]), 1);
 	KUNIT_EXPECT_TRUE(test, time_in_range(p[0].pwq->waits_since, before, jiffies));
+
+	/* but not after its item was started */
+	slots_run(&p[0], 2);
+	KUNIT_EXPECT_EQ(test, slots_end_one(&p[2], &p[1]), 1);
+	p[1].pwq->waits_since = before - 1;
+	slots_run(&p[1], 2);
+	KUNIT_EXPECT_EQ(test, slots_before(p[1].pwq), 1);
 
 	/* if it's on the worklist at first, as nothing else waits then */
 	slots = new_slots(test, 1);
@@ -2787,12 +2794,50 @@ static void requeued_item_keeps_its_place(struct kunit *test)
 	slots_run(&p[0], 1);
 	slots_run(&p[1], 1);
 	p[1].pwq->waits_since--;
+	timer_delete_sync(&slots->wq->slot_timer);
 	KUNIT_EXPECT_TRUE(test, cancel_work(&p[1].items[0]));
+	/* the timer is going to see that the node doesn't wait anymore */
+	KUNIT_EXPECT_TRUE(test, slots_armed(slots));
 	for (i = 2; i > 0; i--)
 		slots_queue(&p[i], 1);
 	for (i = 2; i > 0; i--)
 		KUNIT_EXPECT_FALSE(test, slots_start(&p[i]));
-	KUNIT_EXPECT_PTR_EQ(test, slots_first(slots, 0), &p[1]);
+	KUNIT_EXPECT_EQ(test, slots_before(p[1].pwq), 0);
+
+	/* unless it finds a slot then */
+	slots = new_slots(test, 1);
+	p = slots->pools;
+	slots_own(slots, 0, 1);
+	slots_run(&p[0], 1);
+	slots_run(&p[1], 1);
+	KUNIT_EXPECT_TRUE(test, cancel_work(&p[1].items[0]));
+	slots_end(&p[0]);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 1), 1);
+	slots_run(&p[0], 1);
+	p[1].pwq->waits_since = p[0].pwq->waits_since - 1;
+	slots_run(&p[1], 2);
+	KUNIT_EXPECT_EQ(test, slots_before(p[1].pwq), 1);
+
+	/* and unless it comes after many others */
+	slots = new_slots(test, 1);
+	p = slots->pools;
+	nna = slots->nodes[0];
+	for (i = 15; i <= 16; i++) {
+		for (j = 0; j <= i; j++) {
+			others[j].waits_since = since + (j == i ? 1 : -1);
+			list_add_tail(&others[j].pending_node, &nna->pending_pwqs);
+		}
+		p->pwq->waits_since = since;
+		p->pwq->keeps_place = true;
+		raw_spin_lock_irq(&p->pool.lock);
+		raw_spin_lock(&nna->lock);
+		pwq_wait_in_line(p->pwq, nna);
+		KUNIT_EXPECT_EQ(test, slots_before(p->pwq), i == 15 ? 15 : 17);
+		INIT_LIST_HEAD(&nna->pending_pwqs);
+		INIT_LIST_HEAD(&p->pwq->pending_node);
+		raw_spin_unlock(&nna->lock);
+		raw_spin_unlock_irq(&p->pool.lock);
+	}
 }
 
 /* fails if a pwq with no slot granted is passed over, or is looked for among too many others */
