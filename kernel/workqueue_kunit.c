@@ -2756,7 +2756,7 @@ static void requeued_item_keeps_its_place(struct kunit *test)
 	struct slots *slots = new_slots(test, 1);
 	struct slots_pool *p = slots->pools;
 	struct wq_node_nr_active *nna = slots->nodes[0];
-	unsigned long since, before;
+	unsigned long since, before = jiffies;
 	int i, j;
 
 	/* in front of those that have waited less long */
@@ -2765,6 +2765,7 @@ static void requeued_item_keeps_its_place(struct kunit *test)
 	for (i = 0; i < 3; i++)
 		slots_run(&p[i], i ? 1 : 2);
 	since = jiffies;
+	KUNIT_EXPECT_TRUE(test, time_in_range(p[1].pwq->waits_since, before, since));
 	p[0].pwq->waits_since = since;
 	p[2].pwq->waits_since = since + 2;
 	for (i = 0; i < 6; i++) {
