@@ -2777,6 +2777,7 @@ static void requeued_item_keeps_its_place(struct kunit *test)
 
 	/* as if it had begun to wait when it was passed a slot while others waited */
 	before = jiffies;
+	p[0].pwq->waits_since = before - 1;
 	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[0]), 1);
 	KUNIT_EXPECT_EQ(test, slots_end_one(&p[0], &p[2]), 1);
 	KUNIT_EXPECT_TRUE(test, time_in_range(p[0].pwq->waits_since, before, jiffies));
@@ -2897,7 +2898,7 @@ static void raised_limit_is_passed_on(struct kunit *test)
 	slots_settle(slots);
 	slots_set_max_active(slots, 2);
 	KUNIT_EXPECT_FALSE(test, slots_armed(slots));
-	slots_run(node_pool(slots, 1, 0), 2);
+	slots_run(node_pool(slots, 1, 0), 3);
 	timer_delete_sync(&slots->wq->slot_timer);
 	slots_set_max_active(slots, 3);
 	KUNIT_EXPECT_TRUE(test, slots_armed(slots));
