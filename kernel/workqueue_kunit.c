@@ -1808,6 +1808,42 @@ static void flush_waits_for_slot(struct kunit *test)
 	complete_all(&first->release);
 }
 
+/* fails if freezing keeps an item waiting that was queued before and is within the limit */
+static void queued_items_are_not_frozen(struct kunit *test)
+{
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND | WQ_FREEZABLE, 3);
+	struct workqueue_struct *other = new_wq(test, WQ_UNBOUND, 0);
+	struct item *first = new_waiting_item(test), *busy = new_waiting_item(test), *items[4];
+	struct worker_pool *pool = take_only_worker(test, other, busy);
+	int i;
+
+	set_nice(test, wq, -3);
+	queue_and_start(test, wq, first);
+	set_nice(test, wq, -15);
+	for (i = 0; i < ARRAY_SIZE(items); i++) {
+		/* two are within the limit, and one is queued later */
+		if (i == 3)
+			set_frozen(wq, true);
+		items[i] = new_item(test);
+		queue_work(wq, &items[i]->work);
+	}
+	kunit_release_action(test, stop_managing, pool);
+	complete_all(&busy->release);
+	for (i = 0; i < ARRAY_SIZE(items); i++) {
+		if (i < 2)
+			expect_starts(test, items[i]);
+		else
+			expect_waits(test, items[i]);
+	}
+	complete_all(&first->release);
+	EXPECT_SOON(test, !atomic_read(&wq->nr_owed));
+	expect_not_started(test, items[2]);
+	set_frozen(wq, false);
+	expect_starts(test, items[2]);
+	expect_starts(test, items[3]);
+	EXPECT_SOON(test, nr_slots(wq) == 1);
+}
+
 /* queue an item that executes once more, with a slot for it that it won't need yet */
 static struct pool_workqueue *queue_again_with_slot(struct kunit *test, struct workqueue_struct *wq,
 						    struct item *item)
@@ -1921,6 +1957,7 @@ struct slots {
 	struct list_head	more;		/* pwqs on which nothing is ever queued */
 	int			stalled[NR_SLOT_NODES + 1];	/* for how many jiffies */
 	bool			started;	/* since the last check */
+	int			limit;		/* max_active before freezing */
 	int			nr_checks;
 };
 
@@ -2255,9 +2292,10 @@ static const char *slots_error(struct slots *slots)
 		return "nr_waiting isn't the number of those that are counted";
 	if (nr_owned != max_active + nr_owed)
 		return "the nodes' slots don't add up";
-	if (nr_owed < 0 || (nr_owed && nr_free + nr_granted))
+	/* freezing leaves slots to what was queued before */
+	if (nr_owed < 0 || (nr_owed && (nr_free || (nr_granted && max_active))))
 		return "slots are owed, but could be given up";
-	if (slots->started && slots_all_running(slots) > max_active)
+	if (slots->started && slots_all_running(slots) + nr_granted > (max_active ?: slots->limit))
 		return "an item has started that may not";
 	slots->started = false;
 	return NULL;
@@ -2327,6 +2365,7 @@ static void slots_set_max_active(struct slots *slots, int max_active)
 {
 	guard(mutex)(&slots->wq->mutex);
 	slots_set_waits(slots);
+	slots->limit = slots->wq->max_active ?: slots->limit;
 	wq_set_nr_slots(slots->wq, max_active);
 }
 
@@ -2749,14 +2788,25 @@ static int slots_before(struct pool_workqueue *pwq)
 	return -1;
 }
 
+/* two pools of a node with one slot, which the first one uses, so that the second one waits */
+static struct slots_pool *new_waiting_pool(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 1);
+
+	slots_own(slots, 0, 1);
+	slots_run(&slots->pools[0], 1);
+	slots_run(&slots->pools[1], 1);
+	return slots->pools;
+}
+
 /* fails if an item that is queued anew each time waits for ever, or overtakes the others */
 static void requeued_item_keeps_its_place(struct kunit *test)
 {
 	struct pool_workqueue *others = kunit_kcalloc(test, 17, sizeof(*others), GFP_KERNEL);
 	struct slots *slots = new_slots(test, 1);
 	struct slots_pool *p = slots->pools;
-	struct wq_node_nr_active *nna = slots->nodes[0];
 	unsigned long since, before = jiffies;
+	struct wq_node_nr_active *nna;
 	int i, j;
 
 	/* in front of those that have waited less long */
@@ -2790,11 +2840,8 @@ static void requeued_item_keeps_its_place(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_before(p[1].pwq), 1);
 
 	/* if it's on the worklist at first, as nothing else waits then */
-	slots = new_slots(test, 1);
-	p = slots->pools;
-	slots_own(slots, 0, 1);
-	slots_run(&p[0], 1);
-	slots_run(&p[1], 1);
+	p = new_waiting_pool(test);
+	slots = p->slots;
 	p[1].pwq->waits_since--;
 	timer_delete_sync(&slots->wq->slot_timer);
 	KUNIT_EXPECT_TRUE(test, cancel_work(&p[1].items[0]));
@@ -2807,11 +2854,7 @@ static void requeued_item_keeps_its_place(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_before(p[1].pwq), 0);
 
 	/* unless it finds a slot then */
-	slots = new_slots(test, 1);
-	p = slots->pools;
-	slots_own(slots, 0, 1);
-	slots_run(&p[0], 1);
-	slots_run(&p[1], 1);
+	p = new_waiting_pool(test);
 	KUNIT_EXPECT_TRUE(test, cancel_work(&p[1].items[0]));
 	slots_end(&p[0]);
 	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 1), 1);
@@ -3343,8 +3386,8 @@ static void slot_timer_runs_within_a_tick(struct kunit *test)
 	expires = timer->expires;
 	after = jiffies;
 	local_irq_enable();
-	KUNIT_EXPECT_TRUE(test, time_after_eq(expires, before + 1));
-	KUNIT_EXPECT_TRUE(test, time_before_eq(expires, after + 1));
+	/* a timer runs at the first tick after it expires */
+	KUNIT_EXPECT_TRUE(test, time_in_range(expires, before, after));
 	expires = jiffies + 10 * HZ;
 	mod_timer(timer, expires);
 	wq_arm_slot_timer(slots->wq);
@@ -3559,6 +3602,53 @@ static void slots_add_up_when_closed(struct kunit *test)
 static void slots_do_start(void *arg)
 {
 	slots_start(arg);
+}
+
+/* fails if freezing leaves more slots to what is queued than are free, or fewer */
+static void frozen_slots_are_used_up(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 4);
+	struct slots_pool *p = slots->pools, *other = node_pool(slots, 1, 0);
+	struct wq_node_nr_active *none;
+
+	/* what is on worklists */
+	slots_queue(p, 3);
+	slots_queue(other, 2);
+	slots_set_max_active(slots, 0);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_granted, 3);
+	KUNIT_EXPECT_EQ(test, other->pwq->nr_granted, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(p, 0), 3);
+	KUNIT_EXPECT_EQ(test, slots_run(other, 0), 1);
+
+	/* each is given up, though another item waits */
+	KUNIT_EXPECT_EQ(test, slots_end_one(p, other), 1);
+	KUNIT_EXPECT_EQ(test, slots_owed(slots), 3);
+	KUNIT_EXPECT_EQ(test, slots_end_one(other, other), 0);
+	KUNIT_EXPECT_EQ(test, slots_owed(slots), 2);
+
+	/* what was parked as slots were just being given up */
+	slots = new_slots(test, 1);
+	none = slots->nodes[NR_SLOT_NODES];
+	p = slots->pools;
+	KUNIT_EXPECT_EQ(test, slots_run(&p[0], 1), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 3), 0);
+	slots->wq->max_active += 2;
+	none->nr_owned += 2;
+	none->nr_spare += 2;
+	slots_set_max_active(slots, 0);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 0), 2);
+	KUNIT_EXPECT_EQ(test, slots_owed(slots), 3);
+
+	/* what waits as more execute than may */
+	slots = new_slots(test, 3);
+	p = slots->pools;
+	slots_own(slots, 0, 3);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[0], 3), 3);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 1), 0);
+	slots_set_max_active(slots, 2);
+	slots_set_max_active(slots, 0);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 0), 0);
+	KUNIT_EXPECT_EQ(test, slots_owed(slots), 3);
 }
 
 /*
@@ -3781,6 +3871,8 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(requeued_item_keeps_its_place),
 	KUNIT_CASE(deferred_item_waits_for_others),
 	KUNIT_CASE(raised_limit_is_passed_on),
+	KUNIT_CASE(queued_items_are_not_frozen),
+	KUNIT_CASE(frozen_slots_are_used_up),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(turns_take_their_time),
 	KUNIT_CASE(slots_are_shared),

@@ -1076,8 +1076,13 @@ static int wqtorture_issuer(void *arg)
 		if (random_below(&random, 2))
 			slot = 0;	/* STORM */
 
-		/* fails when all are offline, and is undone when they go */
+		/*
+		 * Fails when all are offline, and is undone when they go. If one goes
+		 * meanwhile, the scheduler may leave the thread elsewhere, and RT warns.
+		 */
+		cpus_read_lock();
 		set_cpus_allowed_ptr(current, cpumask_of_node(node));
+		cpus_read_unlock();
 		t = targets[slot];
 		down_read(&t->calm);
 		for (i = random_below(&random, 2 * max_active); i; i--) {
