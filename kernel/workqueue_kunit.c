@@ -546,11 +546,13 @@ static void item_starts_when_limit_is_raised(struct kunit *test)
 
 static void set_frozen(struct workqueue_struct *wq, bool frozen)
 {
-	/* like freezing and thawing, a max_active of 0 and back */
+	mutex_lock(&wq_pool_mutex);
 	mutex_lock(&wq->mutex);
-	wq->saved_max_active = !frozen;
+	workqueue_freezing = frozen;
 	wq_adjust_max_active(wq);
+	workqueue_freezing = false;
 	mutex_unlock(&wq->mutex);
+	mutex_unlock(&wq_pool_mutex);
 }
 
 /* fails if a workqueue starts items while it is frozen, or doesn't after it was thawed */
@@ -1841,7 +1843,7 @@ static void queued_items_are_not_frozen(struct kunit *test)
 	set_frozen(wq, false);
 	expect_starts(test, items[2]);
 	expect_starts(test, items[3]);
-	EXPECT_SOON(test, nr_slots(wq) == 1);
+	EXPECT_SOON(test, nr_slots(wq) == 3);
 }
 
 /* queue an item that executes once more, with a slot for it that it won't need yet */
@@ -1957,7 +1959,6 @@ struct slots {
 	struct list_head	more;		/* pwqs on which nothing is ever queued */
 	int			stalled[NR_SLOT_NODES + 1];	/* for how many jiffies */
 	bool			started;	/* since the last check */
-	int			limit;		/* max_active before freezing */
 	int			nr_checks;
 };
 
@@ -2038,6 +2039,7 @@ static struct slots *new_slots(struct kunit *test, int max_active)
 	slots->end = slots->pools + NR_SLOT_POOLS;
 	wq->flags = WQ_UNBOUND;
 	wq->max_active = max_active;
+	wq->saved_max_active = max_active;
 	wq->nr_nodes = NR_SLOT_NODES;
 	mutex_init(&wq->mutex);
 	INIT_LIST_HEAD(&wq->pwqs);
@@ -2053,6 +2055,12 @@ static struct slots *new_slots(struct kunit *test, int max_active)
 	slots->next = test->priv;
 	test->priv = slots;
 	return slots;
+}
+
+/* among how many nodes max_active is shared out */
+static int nr_shares(void)
+{
+	return max(num_node_state(N_CPU), 1);
 }
 
 /* let a node own @nr of the slots that no node owns yet */
@@ -2295,7 +2303,7 @@ static const char *slots_error(struct slots *slots)
 	/* freezing leaves slots to what was queued before */
 	if (nr_owed < 0 || (nr_owed && (nr_free || (nr_granted && max_active))))
 		return "slots are owed, but could be given up";
-	if (slots->started && slots_all_running(slots) + nr_granted > (max_active ?: slots->limit))
+	if (slots->started && slots_all_running(slots) + nr_granted > (max_active ?: slots->wq->saved_max_active))
 		return "an item has started that may not";
 	slots->started = false;
 	return NULL;
@@ -2365,7 +2373,8 @@ static void slots_set_max_active(struct slots *slots, int max_active)
 {
 	guard(mutex)(&slots->wq->mutex);
 	slots_set_waits(slots);
-	slots->limit = slots->wq->max_active ?: slots->limit;
+	if (max_active)
+		slots->wq->saved_max_active = max_active;
 	wq_set_nr_slots(slots->wq, max_active);
 }
 
@@ -2506,8 +2515,8 @@ static void slots_add_up(struct kunit *test)
 /* fails if max_active is split among nodes in other shares, or raising it is of no use */
 static void slots_of_no_node_are_shared_out(struct kunit *test)
 {
-	int share = DIV_ROUND_UP(12, num_online_nodes());
-	int raised = DIV_ROUND_UP(20, num_online_nodes());
+	int share = DIV_ROUND_UP(12, nr_shares());
+	int raised = DIV_ROUND_UP(20, nr_shares());
 	struct slots *slots = new_slots(test, 12);
 
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, NR_SLOT_NODES), 12);
@@ -2530,7 +2539,7 @@ static void slots_of_no_node_are_shared_out(struct kunit *test)
 /* fails if a node takes slots from one with as few, or waits for a tick though one has more */
 static void slots_are_taken_from_nodes_with_more(struct kunit *test)
 {
-	int share = DIV_ROUND_UP(6, num_online_nodes());
+	int share = DIV_ROUND_UP(6, nr_shares());
 	struct slots *slots = new_slots(test, 6);
 
 	slots_own(slots, 0, 4);
@@ -2610,7 +2619,7 @@ static void next_node_has_less(struct kunit *test)
 		here->counted = s->waits;
 		atomic_set(&wq->nr_waiting, 1 + s->waits);
 		here->turn_until = s->turn ? U64_MAX : 0;
-		wq->max_active = s->share * num_online_nodes();
+		wq->max_active = s->share * nr_shares();
 		here->nr_owned = s->here;
 		there->nr_owned = s->there;
 		slots->stalled[node] = s->stalled;
@@ -3313,7 +3322,7 @@ static void slots_are_not_taken_on_their_way(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_owned(slots, 0), 2);
 	/* a node that has no more than its share keeps it for a turn */
 	slots_set_turns(slots, U64_MAX);
-	slots->wq->max_active = 2 * num_online_nodes();
+	slots->wq->max_active = 2 * nr_shares();
 	node_pass_spare(slots->wq, &other->pool, nna);
 	slots->wq->max_active = 2;
 	KUNIT_EXPECT_EQ(test, slots_run(waiting, 0), 1);
@@ -3604,14 +3613,24 @@ static void slots_do_start(void *arg)
 	slots_start(arg);
 }
 
-/* fails if freezing leaves more slots to what is queued than are free, or fewer */
+/* as if slots were free while items wait for them, which they are for up to a tick */
+static void slots_raise(struct slots *slots, int nr)
+{
+	struct wq_node_nr_active *none = slots->nodes[NR_SLOT_NODES];
+
+	slots->wq->max_active += nr;
+	slots->wq->saved_max_active += nr;
+	none->nr_owned += nr;
+	none->nr_spare += nr;
+}
+
+/* fails if freezing lends more slots to what is queued than are free, or fewer */
 static void frozen_slots_are_used_up(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 4);
 	struct slots_pool *p = slots->pools, *other = node_pool(slots, 1, 0);
-	struct wq_node_nr_active *none;
 
-	/* what is on worklists */
+	/* to what is on worklists */
 	slots_queue(p, 3);
 	slots_queue(other, 2);
 	slots_set_max_active(slots, 0);
@@ -3620,26 +3639,39 @@ static void frozen_slots_are_used_up(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(p, 0), 3);
 	KUNIT_EXPECT_EQ(test, slots_run(other, 0), 1);
 
-	/* each is given up, though another item waits */
+	/* each is given up, though another item waits, and one that is queued now */
+	slots_queue(&other[1], 1);
+	KUNIT_EXPECT_TRUE(test, list_empty(&other[1].pool.worklist));
 	KUNIT_EXPECT_EQ(test, slots_end_one(p, other), 1);
 	KUNIT_EXPECT_EQ(test, slots_owed(slots), 3);
 	KUNIT_EXPECT_EQ(test, slots_end_one(other, other), 0);
 	KUNIT_EXPECT_EQ(test, slots_owed(slots), 2);
+	slots_set_max_active(slots, 4);
+	KUNIT_EXPECT_EQ(test, slots_run(other, 0), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(&other[1], 0), 1);
 
-	/* what was parked as slots were just being given up */
-	slots = new_slots(test, 1);
-	none = slots->nodes[NR_SLOT_NODES];
+	/* to what was parked as slots were just being given up, but to worklists first */
+	slots = new_waiting_pool(test)->slots;
 	p = slots->pools;
-	KUNIT_EXPECT_EQ(test, slots_run(&p[0], 1), 1);
-	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 3), 0);
-	slots->wq->max_active += 2;
-	none->nr_owned += 2;
-	none->nr_spare += 2;
+	other = node_pool(slots, 1, 0);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 2), 0);
+	slots_queue_item(other, &other->items[0]);
+	slots_raise(slots, 3);
 	slots_set_max_active(slots, 0);
+	KUNIT_EXPECT_EQ(test, other->pwq->nr_granted, 1);
 	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 0), 2);
-	KUNIT_EXPECT_EQ(test, slots_owed(slots), 3);
+	KUNIT_EXPECT_EQ(test, slots_owed(slots), 4);
 
-	/* what waits as more execute than may */
+	/* what is lent is taken away again if fewer may run when it's thawed */
+	slots = new_slots(test, 4);
+	p = slots->pools;
+	slots_queue(p, 3);
+	slots_set_max_active(slots, 0);
+	slots_set_max_active(slots, 1);
+	KUNIT_EXPECT_EQ(test, p->pwq->nr_granted, 1);
+	KUNIT_EXPECT_EQ(test, slots_run(p, 0), 1);
+
+	/* no more execute if more did than may */
 	slots = new_slots(test, 3);
 	p = slots->pools;
 	slots_own(slots, 0, 3);
@@ -3649,6 +3681,34 @@ static void frozen_slots_are_used_up(struct kunit *test)
 	slots_set_max_active(slots, 0);
 	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 0), 0);
 	KUNIT_EXPECT_EQ(test, slots_owed(slots), 3);
+}
+
+/* fails if freezing keeps an item waiting that was queued again before while it executed */
+static void deferred_item_is_not_frozen(struct kunit *test)
+{
+	struct slots *slots = new_slots(test, 1);
+	struct slots_pool *p = slots->pools;
+	int i;
+
+	/* but not if the slot is in use elsewhere */
+	for (i = 0; i < 2; i++) {
+		KUNIT_EXPECT_EQ(test, slots_run(p, 1), 1);
+		slots_queue_item(p, slots_executing(p, 0)->current_work);
+		slots_start_all(slots);
+		slots_set_max_active(slots, 0);
+		if (i)
+			slots->wq->saved_max_active = 0;
+		KUNIT_EXPECT_EQ(test, slots_end_one(p, p), !i);
+		KUNIT_EXPECT_EQ(test, slots_owed(slots), !i);
+		if (!i) {
+			/* nor if it was queued later */
+			slots_queue_item(p, slots_executing(p, 0)->current_work);
+			KUNIT_EXPECT_EQ(test, slots_end_one(p, p), 0);
+		}
+		slots_set_max_active(slots, 1);
+		slots_settle(slots);
+		KUNIT_EXPECT_EQ(test, slots_end_one(p, p), 0);
+	}
 }
 
 /*
@@ -3707,7 +3767,7 @@ static void slots_in_hand_are_given_up(struct kunit *test)
 {
 	struct slots *slots = new_slots(test, 4);
 	struct wq_node_nr_active *none = slots->nodes[NR_SLOT_NODES], *nna = slots->nodes[0];
-	int nr = DIV_ROUND_UP(4, num_online_nodes()), nr_spare;
+	int nr = DIV_ROUND_UP(4, nr_shares()), nr_spare;
 	struct slots_pool *p = node_pool(slots, 0, 0);
 	struct helper *helper = new_helper(test, 1, slots_do_search, p);
 
@@ -3873,6 +3933,7 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(raised_limit_is_passed_on),
 	KUNIT_CASE(queued_items_are_not_frozen),
 	KUNIT_CASE(frozen_slots_are_used_up),
+	KUNIT_CASE(deferred_item_is_not_frozen),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
 	KUNIT_CASE(turns_take_their_time),
 	KUNIT_CASE(slots_are_shared),

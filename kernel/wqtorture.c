@@ -309,9 +309,9 @@ static void thaw(struct target *t)
 
 /*
  * The freezer sets the limit of freezable workqueues to 0, then wakes up tasks that
- * are to be frozen, which is the only thing that ends this sleep early. What is
- * active then may end, and nothing else may start until the freezer gives the limit
- * back, before which it says that it is not freezing any longer.
+ * are to be frozen, which is the only thing that ends this sleep early. What was
+ * queued before and is within the limit may still be executed, and nothing else until the
+ * freezer gives the limit back, before which it says that it is not freezing any longer.
  */
 static void doze(struct target *t, unsigned int max_ms)
 {
