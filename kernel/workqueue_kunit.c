@@ -3640,15 +3640,16 @@ static void frozen_slots_are_used_up(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, slots_run(other, 0), 1);
 
 	/* each is given up, though another item waits, and one that is queued now */
-	slots_queue(&other[1], 1);
-	KUNIT_EXPECT_TRUE(test, list_empty(&other[1].pool.worklist));
+	slots_queue(&p[1], 1);
+	KUNIT_EXPECT_TRUE(test, list_empty(&p[1].pool.worklist));
 	KUNIT_EXPECT_EQ(test, slots_end_one(p, other), 1);
 	KUNIT_EXPECT_EQ(test, slots_owed(slots), 3);
 	KUNIT_EXPECT_EQ(test, slots_end_one(other, other), 0);
 	KUNIT_EXPECT_EQ(test, slots_owed(slots), 2);
-	slots_set_max_active(slots, 4);
+	slots_set_max_active(slots, 5);
 	KUNIT_EXPECT_EQ(test, slots_run(other, 0), 1);
-	KUNIT_EXPECT_EQ(test, slots_run(&other[1], 0), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(&p[1], 0), 1);
+	KUNIT_EXPECT_EQ(test, slots_run(node_pool(slots, 2, 0), 1), 1);
 
 	/* to what was parked as slots were just being given up, but to worklists first */
 	slots = new_waiting_pool(test)->slots;
@@ -3698,7 +3699,7 @@ static void deferred_item_is_not_frozen(struct kunit *test)
 		slots_set_max_active(slots, 0);
 		if (i)
 			slots->wq->saved_max_active = 0;
-		KUNIT_EXPECT_EQ(test, slots_end_one(p, p), !i);
+		KUNIT_ASSERT_EQ(test, slots_end_one(p, p), !i);
 		KUNIT_EXPECT_EQ(test, slots_owed(slots), !i);
 		if (!i) {
 			/* nor if it was queued later */
