@@ -2264,6 +2264,7 @@ static const char *slots_error(struct slots *slots)
 {
 	int nr_owned = 0, nr_free = 0, nr_granted = 0, nr_counted = 0, nr_waiting = 0, node, i;
 	int nr_owed = slots_owed(slots), max_active = slots->wq->max_active;
+	int allowed = max_active ?: slots->wq->saved_max_active;
 
 	for (node = 0; node <= NR_SLOT_NODES; node++) {
 		struct wq_node_nr_active *nna = slots->nodes[node];
@@ -2303,7 +2304,7 @@ static const char *slots_error(struct slots *slots)
 	/* freezing leaves slots to what was queued before */
 	if (nr_owed < 0 || (nr_owed && (nr_free || (nr_granted && max_active))))
 		return "slots are owed, but could be given up";
-	if (slots->started && slots_all_running(slots) + nr_granted > (max_active ?: slots->wq->saved_max_active))
+	if (slots->started && slots_all_running(slots) + nr_granted > allowed)
 		return "an item has started that may not";
 	slots->started = false;
 	return NULL;
