@@ -1846,6 +1846,24 @@ static void queued_items_are_not_frozen(struct kunit *test)
 	EXPECT_SOON(test, nr_slots(wq) == 3);
 }
 
+/* fails if workqueues are taken for frozen while one of their items executes, or never are */
+static void freezing_takes_a_while(struct kunit *test)
+{
+#ifdef CONFIG_FREEZER
+	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND | WQ_FREEZABLE, 1);
+	struct item *item = new_waiting_item(test);
+
+	queue_and_start(test, wq, item);
+	freeze_workqueues_begin();
+	KUNIT_EXPECT_TRUE(test, freeze_workqueues_busy());
+	complete_all(&item->release);
+	EXPECT_SOON(test, !freeze_workqueues_busy());
+	thaw_workqueues();
+#else
+	kunit_skip(test, "workqueues can't be frozen");
+#endif
+}
+
 /* queue an item that executes once more, with a slot for it that it won't need yet */
 static struct pool_workqueue *queue_again_with_slot(struct kunit *test, struct workqueue_struct *wq,
 						    struct item *item)
@@ -3934,6 +3952,7 @@ static struct kunit_case max_active_test_cases[] = {
 	KUNIT_CASE(deferred_item_waits_for_others),
 	KUNIT_CASE(raised_limit_is_passed_on),
 	KUNIT_CASE(queued_items_are_not_frozen),
+	KUNIT_CASE(freezing_takes_a_while),
 	KUNIT_CASE(frozen_slots_are_used_up),
 	KUNIT_CASE(deferred_item_is_not_frozen),
 	KUNIT_CASE(slots_are_kept_for_a_turn),
