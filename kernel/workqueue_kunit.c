@@ -1856,8 +1856,10 @@ static void freezing_takes_a_while(struct kunit *test)
 	queue_and_start(test, wq, item);
 	freeze_workqueues_begin();
 	KUNIT_EXPECT_TRUE(test, freeze_workqueues_busy());
+	KUNIT_EXPECT_TRUE(test, pwq_here(wq)->lends);
 	complete_all(&item->release);
 	EXPECT_SOON(test, !freeze_workqueues_busy());
+	KUNIT_EXPECT_FALSE(test, pwq_here(wq)->lends);
 	thaw_workqueues();
 #else
 	kunit_skip(test, "workqueues can't be frozen");
@@ -3710,14 +3712,16 @@ static void deferred_item_is_not_frozen(struct kunit *test)
 	struct slots_pool *p = slots->pools;
 	int i;
 
-	/* but not if the slot is in use elsewhere */
-	for (i = 0; i < 2; i++) {
+	/* but not if the slot is in use elsewhere, or workqueues are taken for frozen already */
+	for (i = 0; i < 3; i++) {
 		KUNIT_EXPECT_EQ(test, slots_run(p, 1), 1);
 		slots_queue_item(p, slots_executing(p, 0)->current_work);
 		slots_start_all(slots);
 		slots_set_max_active(slots, 0);
-		if (i)
+		if (i == 1)
 			slots->wq->saved_max_active = 0;
+		if (i == 2)
+			p->pwq->lends = false;
 		KUNIT_ASSERT_EQ(test, slots_end_one(p, p), !i);
 		KUNIT_EXPECT_EQ(test, slots_owed(slots), !i);
 		if (!i) {
