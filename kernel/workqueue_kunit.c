@@ -1853,6 +1853,7 @@ static void freezing_takes_a_while(struct kunit *test)
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND | WQ_FREEZABLE, 1);
 	struct item *item = new_waiting_item(test);
 
+	set_attrs(test, wq, WQ_AFFN_SYSTEM, false, 0);
 	queue_and_start(test, wq, item);
 	freeze_workqueues_begin();
 	KUNIT_EXPECT_TRUE(test, freeze_workqueues_busy());
