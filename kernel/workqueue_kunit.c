@@ -1840,27 +1840,46 @@ static void queued_items_are_not_frozen(struct kunit *test)
 	complete_all(&first->release);
 	EXPECT_SOON(test, !atomic_read(&wq->nr_owed));
 	expect_not_started(test, items[2]);
+
+	/* a pool_workqueue that is new is frozen, too */
+	set_nice(test, wq, -3);
+	KUNIT_EXPECT_TRUE(test, pwq_here(wq)->frozen);
 	set_frozen(wq, false);
+	KUNIT_EXPECT_FALSE(test, pwq_here(wq)->frozen);
 	expect_starts(test, items[2]);
 	expect_starts(test, items[3]);
 	EXPECT_SOON(test, nr_slots(wq) == 3);
 }
 
-/* fails if workqueues are taken for frozen while one of their items executes, or never are */
+/*
+ * Fails if workqueues are taken for frozen while one of their items executes, or never are, or if
+ * it isn't executed once more though it was queued again before, by another pool_workqueue.
+ */
 static void freezing_takes_a_while(struct kunit *test)
 {
 #ifdef CONFIG_FREEZER
 	struct workqueue_struct *wq = new_wq(test, WQ_UNBOUND | WQ_FREEZABLE, 1);
-	struct item *item = new_waiting_item(test);
+	struct workqueue_struct *other = new_wq(test, WQ_UNBOUND | WQ_FREEZABLE, 1);
+	struct item *item = new_waiting_item(test), *last = new_waiting_item(test);
+	struct pool_workqueue *first;
 
+	queue_and_start(test, other, last);
 	set_attrs(test, wq, WQ_AFFN_SYSTEM, false, 0);
-	queue_and_start(test, wq, item);
+	kthread_flush_worker(pwq_release_worker);
+	first = list_first_entry(&wq->pwqs, struct pool_workqueue, pwqs_node);
+	queue_work_on(cpumask_last(cpu_online_mask), wq, &item->work);
+	expect_starts(test, item);
+	queue_work_on(cpumask_first(cpu_online_mask), wq, &item->work);
+	EXPECT_SOON(test, !READ_ONCE(first->nr_listed) && work_pending(&item->work));
 	freeze_workqueues_begin();
 	KUNIT_EXPECT_TRUE(test, freeze_workqueues_busy());
-	KUNIT_EXPECT_TRUE(test, pwq_here(wq)->lends);
 	complete_all(&item->release);
+	EXPECT_SOON(test, READ_ONCE(item->nr_ended) == 2);
+	KUNIT_EXPECT_TRUE(test, freeze_workqueues_busy());
+	KUNIT_EXPECT_TRUE(test, wq_end_lending(other));
+	complete_all(&last->release);
 	EXPECT_SOON(test, !freeze_workqueues_busy());
-	KUNIT_EXPECT_FALSE(test, pwq_here(wq)->lends);
+	KUNIT_EXPECT_FALSE(test, first->lends);
 	thaw_workqueues();
 #else
 	kunit_skip(test, "workqueues can't be frozen");

@@ -308,7 +308,7 @@ static const char *try_other_pool(void)
 static int run(const char *val, const struct kernel_param *kp)
 {
 	const char *verdict;
-	int i, flush, how, n;
+	int i, flush, how, n, again;
 
 	if (!wqs[ARRAY_SIZE(kinds) - 1])
 		return -EBUSY;
@@ -324,9 +324,11 @@ static int run(const char *val, const struct kernel_param *kp)
 					continue;
 				/* one seen to be a hog before it is grabbed tells nothing */
 				n = kinds[i].place == WORKLIST ? TRIES : 1;
+				again = TRIES;
 				do {
 					verdict = try(i, flushes[flush], grabs[how]);
-				} while (--n && !strcmp(verdict, "waits"));
+				} while (!strcmp(verdict, "untried") ? --again :
+					 !strcmp(verdict, "waits") && --n);
 				pr_info("%s %s %s %s\n", kinds[i].name, flushes[flush],
 					grabs[how], verdict);
 			}
