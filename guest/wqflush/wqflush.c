@@ -322,7 +322,10 @@ static int run(const char *val, const struct kernel_param *kp)
 				/* who waits for a BH one keeps the CPU that we need */
 				if (kinds[i].place == WORKLIST_BH && how == 1)
 					continue;
-				/* one seen to be a hog before it is grabbed tells nothing */
+				/*
+				 * one seen to be a hog before it is grabbed tells nothing,
+				 * nor does one that could not be grabbed
+				 */
 				n = kinds[i].place == WORKLIST ? TRIES : 1;
 				again = TRIES;
 				do {
